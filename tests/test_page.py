@@ -20,8 +20,9 @@ from making import changed, plain, record, save, view
 
 from posbench.boards import command as leaderboard
 from posbench.boards import opening
-from posbench.boards.generated import generate
+from posbench.boards.generated import boards_beside, generate
 from posbench.boards.measured import Measured
+from posbench.boards.page import doors_of
 from posbench.boards.page_data import LETTERS, as_script
 from posbench.boards.ranking import standings_without_board
 from posbench.config import board as definition
@@ -86,6 +87,34 @@ def held_by(page: Path) -> dict[str, Any]:
 def test_the_page_needs_no_network(text: str) -> None:
     assert not re.findall(r"""(?:src|href)=["'](?!\#)[^"']*|@import|url\((?!\#)""", text)
     assert "fetch(" not in text and "XMLHttpRequest" not in text
+
+
+@pytest.mark.parametrize("board", ["main", "extensions"])
+def test_a_page_leads_to_the_published_boards_beside_it(tmp_path: Path, board: str) -> None:
+    for name in ("main", "extensions"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "leaderboard.html").touch()
+    other = {"main": "extensions", "extensions": "main"}[board]
+    assert set(boards_beside(tmp_path / board).values()) == {
+        "#tables",
+        f"../{other}/leaderboard.html",
+    }
+    page = generate(tmp_path / board, some_records()).pages["leaderboard.html"]
+    above = page[: page.index("</header>")]
+    assert f'href="../{other}/leaderboard.html"' in above
+    assert above.index("<nav") < above.index("“Learned” is the share") and "“reaches”" in above
+
+
+def test_what_follows_is_said_to_each_reader_with_a_link(folder: Path) -> None:
+    """By the numbers of the sections, to which the links lead."""
+    [standing, _] = standings_without_board(Measured.of(tables.table(some_records())))
+    doors = doors_of([standing])
+    assert list(doors) == ["I train from scratch", "I have a method of my own"]
+    said, link = doors["I train from scratch"]
+    reaches = standing.summary.loc["nope", "reaches"]
+    assert f"nope reaches furthest among 3 rows: {reaches:.2f}".replace(" 0.", " .") in said
+    [anchor] = re.findall(r"\(#(.*)\)", link)
+    assert f'<h2 id="{anchor}">' in (folder / "leaderboard.html").read_text(encoding="utf-8")
 
 
 def test_tables_read_without_a_script(text: str) -> None:
@@ -424,6 +453,16 @@ def test_the_map_shows_what_was_learned_what_was_not_and_what_was_not_run() -> N
     assert "<style>" in opening.picture(zero_shot, alone=True) and "<style>" not in drawn
     assert opening.picture(tuned).count('class="heat"') == 1
     assert 'class="own"' in opening.picture(zero_shot, "rope")
+
+
+def test_the_map_is_as_wide_as_its_last_name() -> None:
+    long = [changed(each, {"task.name": "z" * 30}) for each in some_records()]
+    for made, more in ((some_records(), 0), (long, 30)):
+        [standing, _] = standings_without_board(Measured.of(tables.table(made)))
+        drawn = opening.picture(standing)
+        width = int(re.findall(r'viewBox="0 0 (\d+) ', drawn)[0])
+        last = float(re.findall(r"translate\((\d+)", drawn)[-1])
+        assert width >= last + max(25, more * 5)
 
 
 def uneven_records() -> list[Record]:

@@ -92,18 +92,32 @@ def headline(found: Sequence[Ranked]) -> Iterator[str]:
     if first is None:
         yield "No two rows can be compared yet."
         return
+    yield from from_scratch(first, found)
+    yield from of_models(first, found)
+
+
+def from_scratch(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
+    """What follows for a model that is trained from scratch."""
     if first.placed and not first.part.is_of_a_host:
         yield _furthest(first, str, short=True)
-    mine = [each for each in found if each.kind == first.kind and not each.part.rows.protocol]
+    mine = _of_one_kind(first, found)
     few = [said for each in mine if not each.part.is_of_a_host for said in _higher(each, str)]
     if few:
         yield (
             "Below the table, with fewer than two thirds of the tasks run and learned, and yet "
             f"higher: {'; '.join(few)}."
         )
-    for each in mine:
+
+
+def of_models(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
+    """What follows for a model that is trained already."""
+    for each in _of_one_kind(first, found):
         if each.part.is_of_a_host and len(each.known) > 1:
             yield from _at_lengths(each, LENGTHS[-1:], str, short=True)
+
+
+def _of_one_kind(first: Ranked, found: Sequence[Ranked]) -> list[Ranked]:
+    return [each for each in found if each.kind == first.kind and not each.part.rows.protocol]
 
 
 def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:

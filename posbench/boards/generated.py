@@ -124,6 +124,7 @@ def generate(
         said,
         explained={*explanations(folder)},
         folders=folders,
+        beside=boards_beside(folder),
     )
     pages = {
         PAGE: text.markdown(),
@@ -137,6 +138,20 @@ def generate(
         pages[findings.FILE] = sentences.markdown()
     shown = [*parts, *of_tasks, *more_parts]
     return Generated(pages, shown, [*said, *warned], measured, standings, left_out)
+
+
+BOARDS = {"Encodings": "main", "Extensions": "extensions", "Real models": "pretrained"}
+"""The published boards, by what they rank; their folders are beside each other."""
+
+
+def boards_beside(folder: Path) -> dict[str, str]:
+    """The pages of published boards beside a folder, relative to it."""
+    here = folder.resolve()
+    return {
+        title: "#tables" if here.name == name else f"../{name}/leaderboard.html"
+        for title, name in BOARDS.items()
+        if (here.parent / name / "leaderboard.html").is_file()
+    }
 
 
 def about(folder: Path) -> tuple[list[str], list[str]]:

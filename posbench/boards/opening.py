@@ -6,6 +6,7 @@ a script nor matplotlib, whose versions draw the same picture with other bytes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -25,6 +26,10 @@ LEFT, TOP = 214, 108
 """Pixels of names of rows, and of tasks, which are turned."""
 NAMES = 28
 """Characters of a name, as many as fit into LEFT."""
+TURN = math.radians(38)
+"""By which the names of tasks are turned."""
+LETTER = 7
+"""Pixels of a letter, at most on average."""
 GAP = 14
 """Pixels between the table and the rows below it."""
 
@@ -50,6 +55,9 @@ def picture(standing: Ranked, own: str = "", *, alone: bool = False) -> str:
         return ""
     cells, run = standing.cells(), standing.part.runs.groupby("row")["task_name"].agg(set)
     y, names = TOP, []
+    middles = [LEFT + 40 + place * CELL + CELL // 2 for place in range(len(standing.tasks))]
+    turned = [LETTER * len(task) for task in standing.tasks]
+    ends = [x + long * math.cos(TURN) for x, long in zip(middles, turned, strict=True)]
     squares: list[Square] = []
     placed = set(standing.placed)
     for row, name in zip(rows, short_names(rows), strict=True):
@@ -71,17 +79,14 @@ def picture(standing: Ranked, own: str = "", *, alone: bool = False) -> str:
         "opening.svg.j2",
         label=caption(standing),
         style=_style() if alone else "",
-        width=LEFT + 40 + CELL * len(standing.tasks) + 40,
+        width=math.ceil(max(middles[-1] + CELL, *ends)),
         height=y + 4,
         cell=CELL - 1,
         line=LINE - 1,
         left=LEFT,
         top=TOP,
         names=names,
-        tasks=[
-            (task, LEFT + 40 + place * CELL + CELL // 2)
-            for place, task in enumerate(standing.tasks)
-        ],
+        tasks=list(zip(standing.tasks, middles, strict=True)),
         squares=squares,
     )
 

@@ -129,6 +129,7 @@ def document(
     focus: Focus | None = None,
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
+    beside: Mapping[str, str] | None = None,
 ) -> Page:
     """The page for a browser.
 
@@ -144,6 +145,7 @@ def document(
         focus: on a row of the user, where the page is about one
         explained: pages of `posbench.explain`, by their paths from the folder of this one
         folders: of the user, which commands name where they need them
+        beside: pages of other boards, by their names
     """
     asked = any(each.part.rows.about for each in standings)
     title, own, said, foot = "Leaderboard", "", [], MADE
@@ -166,6 +168,7 @@ def document(
     usual = (data["sections"] or data["tasks"] or [{"protocol": ""}])[0]["protocol"]
     tasks = list(task_parts([known[key] for key in keys if key in known], usual, own))
     drawn = opening.picture(standings[0], own) if standings else ""
+    doors = doors_of(standings) if asked and focus is None else {}
     return Page(
         title,
         [*parts, Chapter("Task by task", tasks)],
@@ -174,8 +177,10 @@ def document(
         answer=[
             *meaningless(measured.lengths["protocol_chosen"]),
             *said,
-            *findings.headline(standings),
+            *([] if doors else findings.headline(standings)),
         ],
+        doors=doors,
+        beside=beside or {},
         about=about,
         notes=notes,
         picture=Picture(drawn, opening.caption(standings[0])) if drawn else None,
@@ -189,6 +194,31 @@ def document(
 
 def _beside(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
+
+
+OF_A_METHOD = (
+    Markdown("`posbench check FILE` tries what every encoding or extension promises, in seconds."),
+    Markdown("`posbench compare FILE` trains it and gives its place among these rows."),
+)
+
+
+def doors_of(standings: Sequence[Ranked]) -> dict[str, list[str]]:
+    """What follows for three readers, with links to the sections that say more."""
+    first = next((each for each in standings if len(each.known) > 1), None)
+    if first is None:
+        return {}
+    hosted = [each for each in standings if each.part.is_of_a_host]
+    doors: dict[str, list[str]] = {
+        "I train from scratch": [*findings.from_scratch(first, standings), _linked([first])],
+        "I have a trained model": [*findings.of_models(first, standings), _linked(hosted)],
+        "I have a method of my own": [*OF_A_METHOD],
+    }
+    return {title: said for title, said in doors.items() if len(said) > 1}
+
+
+def _linked(standings: Sequence[Ranked]) -> Markdown:
+    parts = [Chapter(each.part.title, []) for each in standings]
+    return Markdown(", ".join(f"[{part.title}](#{part.anchor})" for part in parts))
 
 
 TO_ITS_ROW = Markdown("[To its row](#own)")
@@ -207,12 +237,12 @@ def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
     size = round(int(of_runs["parameters"].median()), -3)
     rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
     return [
-        f"{rows} of “{first.part.title}” and {tasks}: models of about {size:,} parameters, trained "
-        f"on up to {positions} positions and tested at up to {first.longest:g} times as many. "
-        f"{counted(len(runs), 'training')} in that section.",
-        "Two numbers are never mixed: what share of its trainings a row has learned, by the "
-        "gate of each task at the training length, and how far it reaches where it has. That is "
-        f"the area under its score from 1x to {first.longest:g}x: 1 is no error, 0 is guessing.",
+        f"Small transformers, of about {size:,} parameters, were trained on up to {positions} "
+        f"positions and tested at up to {first.longest:g} times as many: {rows} of "
+        f"“{first.part.title}”, {tasks}, {counted(len(runs), 'training')}.",
+        "“Learned” is the share of a row's trainings that solve their task at the training "
+        "length, and “reaches” says how far those go: the area under their score from 1x to "
+        f"{first.longest:g}x, where 1 is no error and 0 is guessing.",
     ]
 
 

@@ -8,7 +8,7 @@ import hashlib
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -120,6 +120,8 @@ class Page:
     foot: Sequence[str]  # how it came about
     lead: Sequence[Block] = ()  # before all else
     answer: Sequence[str] = ()  # what it says, in sentences
+    doors: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what follows, by reader
+    beside: Mapping[str, str] = field(default_factory=dict)  # other pages, and this one as "#..."
     about: Sequence[str] = ()  # what its folder says of itself
     notes: Sequence[str] = ()  # what must be known before a number is believed
     picture: Picture | None = None
