@@ -332,8 +332,8 @@ class Bisection:
         if not self.can:
             return f"{name}: the model can do nothing at {self.trained} tokens, so it has no reach."
         surely, never = self.bounds
-        at_most = f"less than {never}" if never else f"no bound up to {self.longest}"
-        said = f"at least {surely or 'no length that is sure'}, {at_most}"
+        at_least = f"at least {surely}" if surely else "no length is sure"
+        said = f"{at_least}, {f'less than {never}' if never else 'no upper bound'}"
         multiple = f"{self.reach / self.trained:.3g}x"
         if self.reach == self.longest:
             return (
