@@ -30,6 +30,7 @@ from vectors import linear
 from posbench.base.errors import ConfigError
 from posbench.core.attention import Attention, Heads, attend
 from posbench.core.encoding import PositionEncoding
+from posbench.core.selection import best
 from posbench.encodings.alibi import ALiBi, alibi_slopes
 from posbench.encodings.asentmax import ASEntmax
 from posbench.encodings.entmax import Entmax, entmax
@@ -39,7 +40,7 @@ from posbench.encodings.rope import RoPE
 from posbench.encodings.sliding_window import SlidingWindow
 from posbench.encodings.softmax_off_by_one import OffByOne
 from posbench.encodings.stick_breaking import StickBreaking
-from posbench.encodings.top_k import TopK, best
+from posbench.encodings.top_k import TopK
 from posbench.extensions.rerope import ReRoPE
 from posbench.extensions.sliding_window import SlidingWindow as Window
 from posbench.extensions.top_k import TopK as Selection

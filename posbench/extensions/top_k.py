@@ -5,7 +5,7 @@ from __future__ import annotations
 from posbench.base.errors import ConfigError
 from posbench.core.encoding import PositionEncoding
 from posbench.core.extension import Extension
-from posbench.encodings.top_k import TopK as Selected
+from posbench.core.selection import Selected
 
 
 class TopK(Extension):
