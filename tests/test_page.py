@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 import re
@@ -20,10 +21,11 @@ from making import changed, plain, record, save, view
 
 from posbench.boards import command as leaderboard
 from posbench.boards import opening
+from posbench.boards.by_length import by_length
 from posbench.boards.generated import boards_beside, generate
 from posbench.boards.measured import Measured
 from posbench.boards.page import doors_of
-from posbench.boards.page_data import LETTERS, as_script
+from posbench.boards.page_data import LETTERS, as_script, content, root_above
 from posbench.boards.ranking import standings_without_board
 from posbench.config import board as definition
 from posbench.explain.sketches import LEVELS
@@ -36,6 +38,7 @@ from posbench.statistics import measures
 
 NAMES = ("rope", "alibi", "t5", "nope")
 BOARD = definition.load("main")
+TOP = Path(__file__).parents[1]
 ROPE = {"_target_": "posbench.encodings.rope.RoPE"}
 """What the configuration of every run says of its encoding, so that a row has a text."""
 
@@ -370,6 +373,30 @@ def test_two_names_of_the_same_settings_are_two_rows_with_their_own_details(tmp_
     assert cells == {"one": {"20": LETTERS[0] * 2}, "two": {"20": LETTERS[-1] * 2}}
 
 
+def test_a_row_leads_to_its_paper_code_and_configuration() -> None:
+    made = [
+        changed(record("rope"), {"config.encoding": ROPE}),
+        changed(record("mine"), {"config.encoding": {"_target_": "mine.rope.RoPE"}}),
+    ]
+    measured = Measured.of(tables.table(made))
+    standings = standings_without_board(measured)
+    told = content(measured, by_length(measured), standings, made, [], root="../")
+    rope = ROPE["_target_"]
+    assert told["papers"] == {rope: ["2104.09864"]}
+    assert told["code"] == {rope: "posbench/encodings/rope.py"}
+    assert {row["name"]: row["yaml"] for row in told["rows"]} == {
+        "rope": ["encoding/rope"],
+        "mine": [],
+    }
+    for name in [*told["code"].values(), "conf/encoding/rope.yaml"]:
+        assert (TOP / name).is_file()
+
+
+def test_code_is_linked_from_below_it_alone(tmp_path: Path) -> None:
+    assert root_above(TOP / "results/main") == "../../"
+    assert root_above(tmp_path) == ""
+
+
 def test_no_name_ends_the_data() -> None:
     held = {"name": "</script><script>alert(1)</script>\u2028"}
     assert "<" not in as_script(held) and "\u2028" not in as_script(held)
@@ -627,6 +654,150 @@ def test_two_rows_are_laid_over_each_other(page: Page, folder: Path) -> None:
     assert page.run("all('#comparison path.curve').length") == 2 * 2 + 2  # and two in the legend
     page.press("Escape")
     assert page.run("one('#comparison').open") is False
+
+
+@pytest.mark.slow
+def test_up_to_six_rows_are_compared(browser: Page, tmp_path: Path) -> None:
+    names = [f"row_{place}" for place in range(7)]
+    save(tmp_path, *(record(name, {1: 1.0, 2: 0.1 * k}) for k, name in enumerate(names)))
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
+    browser.open(tmp_path / "leaderboard.html")
+    for row in range(7):
+        browser.run(f"choose({row}, true)")
+        assert browser.run("controls.compare.disabled") is not (1 <= row <= 5)
+    browser.run("choose(0, false)")
+    browser.run("compare()")
+    [areas] = browser.run(
+        "all('#comparison tbody tr').map(r => [...r.cells].slice(1).map(c => +c.textContent))"
+    )
+    assert len(areas) == 6 and areas == sorted(areas) and areas[0] < areas[-1]
+    assert browser.run("all('#comparison figure path.curve').length") == 6
+
+
+@pytest.mark.slow
+def test_a_page_that_is_loaded_again_is_as_it_was(browser: Page, folder: Path) -> None:
+    path = folder / "leaderboard.html"
+    browser.open(path)
+    assert browser.run("location.hash") == ""
+    task = browser.run("D.tasks.findIndex(task => task.name === 'copy')")
+    browser.run("controls.text.value = 'op'; controls.length.value = 4")
+    browser.run(f"controls.task.value = {task}; filter()")
+    browser.run("choose(placeOf.get('nope'), true)")
+    browser.run("toggle(lines.find(each => D.rows[each.row].name === 'rope').line, true)")
+    browser.run("one('#tab-depth').click()")
+    address = browser.run("location.hash")
+    browser.open_at("about:blank")
+    browser.open_at(f"{path.resolve().as_uri()}{address}")
+    assert shown(browser) == [["nope", "rope"]]
+    assert browser.run("FIELDS.map(name => controls[name].value)") == (
+        ["op", "", "", "", str(task), "4"]
+    )
+    assert browser.run("[...chosen].map(row => D.rows[row].name)") == ["nope"]
+    assert browser.run("all('tr.open button').map(each => each.textContent)") == ["rope"]
+    assert browser.run("one('#tab-depth').ariaSelected") == "true"
+    assert browser.run("location.hash") == address
+    browser.run("reset(); toggle(one('tr.open') || lines[0].line, false); shown = 'curves'")
+    browser.run("picture()")
+    assert browser.run("location.hash") == ""
+    browser.run("location.hash = '#?task=no_such&open=9.none&host=unknown&text=t5'")
+    browser.run("new Promise(done => setTimeout(done, 50))")
+    assert shown(browser) == [["t5"]] and browser.run("controls.task.value") == ""
+
+
+@pytest.mark.slow
+def test_an_address_opens_the_fold_that_it_names(page: Page) -> None:
+    page.run("location.hash = '#table-passkey'")
+    page.run("new Promise(done => setTimeout(done, 50))")
+    assert page.run("all('details.task').map(each => each.open)") == [False, True]
+
+
+@pytest.mark.slow
+def test_a_table_is_copied_and_saved_as_it_is_shown(page: Page) -> None:
+    page.run("controls.text.value = 'op'; controls.length.value = 4; filter()")
+    page.run("toggle(lines.find(each => D.rows[each.row].name === 'rope').line, true)")
+    page.run(
+        "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async t => {"
+        "window.copied = t}}})"
+    )
+    page.run(
+        "HTMLAnchorElement.prototype.click = function () {"
+        "window.saved = [this.download, this.href.slice(0, 5)]}"
+    )
+    page.run("all('.ranked .tools button')[0].click()")
+    page.run("new Promise(done => setTimeout(done, 50))")
+    lines = [line.split("\t") for line in page.run("window.copied").splitlines()]
+    assert [line[:2] for line in lines] == [
+        ["method", "all tasks at 4x"],
+        ["nope", ".85"],
+        ["rope", ".29"],
+    ]
+    assert len({len(line) for line in lines}) == 1
+    assert page.run("all('.ranked .tools [role=status]')[0].textContent") == "Copied."
+    page.run("all('.ranked .tools button')[1].click()")
+    assert page.run("window.saved") == ["Zero-shot, protocol cpu.csv", "blob:"]
+    page.run("one('.ranked tbody tr').cells[1].textContent = 'a, \"b\"'")
+    assert 'nope,"a, ""b"""' in page.run("contents(one('.ranked table'), true)")
+    tables = page.run("[all('main table:not(.depth)').length, all('main .tools').length]")
+    assert tables[0] == tables[1] >= 4
+
+
+@pytest.mark.slow
+def test_a_search_that_finds_nothing_says_so(page: Page) -> None:
+    page.run("controls.text.value = 'zzz'; filter()")
+    assert page.run("one('#none').hidden") is False
+    assert "No row is called “zzz”" in page.run("one('#none').textContent")
+    page.run("reset()")
+    assert page.run("one('#none').hidden") is True
+
+
+@pytest.mark.slow
+def test_a_row_is_one_stop_of_the_tab_key(page: Page) -> None:
+    row = "one('.ranked tbody tr[data-r]')"
+    stops = f"all('input, button, a', {row}).filter(each => each.tabIndex >= 0).length"
+    assert page.run(stops) == 1
+    page.run(f"one('button', {row}).focus()")
+    for key, what in (("ArrowLeft", "INPUT alibi"), ("ArrowRight", "BUTTON alibi")):
+        page.press("ArrowDown" if key == "ArrowLeft" else key)
+        page.press(key)
+        at = "document.activeElement.tagName + ' ' + one('button', document.activeElement"
+        assert page.run(f"{at}.closest('tr')).textContent") == what
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1400, 390])
+def test_targets_headings_captions_and_colours_are_those_of_wcag(
+    browser: Page, folder: Path, width: int
+) -> None:
+    browser.open(folder / "leaderboard.html", width, 900)
+    browser.run(
+        "all('details').forEach(each => { each.open = true; }); toggle(lines[0].line, true)"
+    )
+    small = browser.run(
+        "all('button, input, select, summary, .tools a, nav a').map(each => [each.outerHTML,"
+        " each.getBoundingClientRect()]).filter(([, box]) => box.width && (box.width < 23.9 ||"
+        " box.height < 23.9)).map(([text, box]) => `${box.width} ${box.height} ${text}`)"
+    )
+    assert small == []
+    levels = browser.run("all('h1, h2, h3, h4').map(each => +each.tagName[1])")
+    assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
+    assert browser.run("all('main table:not(.depth)').every(each => each.caption)") is True
+    for dark in (False, True):
+        browser.dark(dark)
+        ratios = browser.run(
+            "(() => { const canvas = document.createElement('canvas').getContext('2d');"
+            "const light = name => { canvas.fillStyle = getComputedStyle(document.documentElement)"
+            ".getPropertyValue(name); const part = k => { const v = parseInt(canvas.fillStyle"
+            ".slice(1 + 2 * k, 3 + 2 * k), 16) / 255; return v <= .04045 ? v / 12.92 :"
+            " ((v + .055) / 1.055) ** 2.4; }; return .2126 * part(0) + .7152 * part(1)"
+            " + .0722 * part(2); };"
+            "const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p);"
+            " return (x + .05) / (y + .05); };"
+            "return ['--ink', '--soft', '--link', ...[0,1,2,3,4,5,6,7].map(k => `--c${k}`)].map("
+            "name => ratio(name, '--page')).concat(ratio('--ink', '--heat'),"
+            " ratio('--soft', '--panel'), ratio('--warm', '--warmth')); })()"
+        )
+        assert min(ratios) >= 4.5
+    browser.dark(False)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pathlib import Path
 from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
-from posbench.boards import findings, opening
+from posbench.boards import findings, opening, page_data
 from posbench.boards.by_length import by_length, lengths_csv, runs_csv, task_rows
 from posbench.boards.context import context_parts
 from posbench.boards.contrasts import contrast_parts
@@ -125,6 +125,7 @@ def generate(
         explained={*explanations(folder)},
         folders=folders,
         beside=boards_beside(folder),
+        root=page_data.root_above(folder),
     )
     pages = {
         PAGE: text.markdown(),

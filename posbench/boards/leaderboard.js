@@ -155,7 +155,7 @@ function sketch(name) {
 
 // -- behind a row ------------------------------------------------------------------------------------
 
-function detail(number_, section) {
+function detail(number_, key) {
   const row = D.rows[number_], tasks = D.tasks.flatMap((_, task) => D.runs[task][number_] ? [task] : []);
   const seeds = [...new Set(tasks.flatMap(task => runsOf(task, number_).map(run => run.seed)))].sort((a, b) => a - b);
   const trainings = new Set(tasks.flatMap(task => runsOf(task, number_).map(run => run.training)));
@@ -170,10 +170,11 @@ function detail(number_, section) {
         el("dt", {}, "extension"), el("dd", {}, row.extension), el("dt", {}, "class"), el("dd", {}, row.class),
         el("dt", {}, "settings"), el("dd", {}, row.settings.join(", ") || "none"),
         el("dt", {}, "parameters"), el("dd", {}, row.parameters.toLocaleString("en")),
+        el("dt", {}, "links"), el("dd", { class: "links" }, ...linksOf(row, key)),
         el("dt", {}, "records"), el("dd", {}, `${records}, of ${trainings.size} trainings; seeds ${seeds.join(", ")}`)),
-      el("p", { class: "small" }, "Repeats a record:"), el("code", { class: "command" }, row.command),
+      el("p", { class: "small" }, "Repeats a record:"), command(row.command),
       row.explain ? el("p", { class: "small" }, "Explains where it stops, on this task or another:") : null,
-      row.explain ? el("code", { class: "command" }, row.explain) : null,
+      row.explain ? command(row.explain) : null,
       row.explained.length ? el("p", {}, "Explained on ", ...row.explained.flatMap(([task, href], place) => [place ? ", " : "", el("a", { href }, task)])) : null)),
     el("h3", {}, "Score against length, task by task; the number is of the trainings that learned; below it the areas of all, hollow where one did not"),
     el("div", { class: "small-multiples" }, ...tasks.map(task => el("figure", {},
@@ -181,6 +182,15 @@ function detail(number_, section) {
       chart([{ label: row.name, look: 0, points: curveOf(task, number_) }], { small: true, label: taskName(task) }), seedDots(task, number_, 0)))),
     depths.length ? el("h3", {}, "Right tokens by length (down) and depth of their source (across), dark is right") : null,
     depths.length ? el("div", { class: "small-multiples" }, ...depths) : null);
+}
+const linksOf = (row, key) => [
+  el("a", { href: `#?${new URLSearchParams({ open: key })}` }, "this row"),
+  ...[...new Set(row.classes.flatMap(([target]) => D.papers[target] || []))].map(id => el("a", { href: `https://arxiv.org/abs/${id}` }, `arXiv ${id}`)),
+  ...(D.root ? row.classes.map(([target, name]) => el("a", { href: D.root + D.code[target] }, `code of ${name}`)) : []),
+  ...(D.root ? row.yaml.map(name => el("a", { href: `${D.root}conf/${name}.yaml` }, `${name}.yaml`)) : [])];
+function command(text) {
+  const said = el("span", { class: "small", role: "status" });
+  return el("div", {}, el("code", { class: "command" }, text), el("button", { class: "plain", type: "button", onclick: () => copy(text, said) }, "Copy"), said);
 }
 // Descriptions are made of docstrings by posbench, and never of a record.
 function html(text) {
@@ -197,7 +207,8 @@ function toggle(line, open) {
   button.setAttribute("aria-expanded", now);
   line.classList.toggle("open", now);
   if (line.nextElementSibling?.classList.contains("detail")) line.nextElementSibling.remove();
-  if (now) line.after(el("tr", { class: "detail" }, el("td", { colspan: line.cells.length }, detail(+line.dataset.r))));
+  if (now) line.after(el("tr", { class: "detail" }, el("td", { colspan: line.cells.length }, detail(+line.dataset.r, keyOf(lines.find(each => each.line === line))))));
+  remember();
 }
 
 // -- tables: sorting, filters, choosing --------------------------------------------------------------
@@ -229,8 +240,8 @@ function sort(heading, down) {
 }
 function sortable(table) {
   for (const heading of all("thead th", table)) {
-    const text = heading.textContent;
-    heading.replaceChildren(el("button", { type: "button", onclick: () => sort(heading) }, text));
+    const text = heading.textContent, about = heading.title;
+    heading.replaceChildren(el("button", { type: "button", onclick: () => sort(heading), onfocus: () => tell(table, about && `${text}: ${about}`) }, text));
   }
 }
 
@@ -249,11 +260,11 @@ function fields() {
     select("length", "at length", [option("", "1x to 8x"), ...lengths.map(length => option(length, `${length}x`))]),
     el("button", { class: "plain", type: "button", id: "reset", onclick: reset }, "Reset"),
     controls.compare = el("button", { class: "plain", type: "button", id: "compare", disabled: true, onclick: compare }, "Compare"),
-    el("span", { id: "count", "aria-live": "polite" }));
+    el("span", { id: "count", "aria-live": "polite" }), el("p", { id: "none", role: "status", hidden: true }));
   one("#controls").hidden = false;
 }
 function reset() {
-  for (const name of ["text", "family", "class", "host", "task", "length"]) controls[name].value = "";
+  for (const name of FIELDS) controls[name].value = "";
   for (const row of [...chosen]) choose(row, false);
   filter();
 }
@@ -298,6 +309,9 @@ function filter() {
         line.nextElementSibling?.classList.contains("detail") ? [line, line.nextElementSibling] : [line]));
     }
   }
+  const others = ["family", "class", "host"].some(name => controls[name].value);
+  one("#none").hidden = shown > 0 || !lines.length;
+  one("#none").textContent = shown ? "" : words.length ? `No row is called “${controls.text.value.trim()}”${others ? " among these" : ""}. Reset shows all.` : "No row has all of these. Reset shows all.";
   one("#count").textContent = shown === lines.length ? `${shown} rows` : `${shown} of ${lines.length} rows`;
   picture();
 }
@@ -307,8 +321,8 @@ function choose(row, on) {
     one("input", line).checked = on;
     line.classList.toggle("chosen", on);
   }
-  controls.compare.disabled = chosen.size !== 2;
-  controls.compare.textContent = chosen.size === 2 ? "Compare 2 rows" : chosen.size ? `${chosen.size} chosen` : "Choose 2 rows";
+  controls.compare.disabled = chosen.size < 2 || chosen.size > MOST;
+  controls.compare.textContent = chosen.size > MOST ? `${chosen.size} chosen, at most ${MOST}` : chosen.size > 1 ? `Compare ${chosen.size} rows` : `Choose 2 to ${MOST} rows`;
   picture();
 }
 
@@ -329,33 +343,44 @@ function tables() {
       const row = +line.dataset.r, { name } = D.rows[row], head = line.cells[0];
       const mark = one(".mark", head);
       head.replaceChildren(el("span", { class: "row" },
-        el("input", { type: "checkbox", "aria-label": `choose ${name}`, onchange: event => choose(row, event.target.checked) }),
-        el("button", { type: "button", "aria-expanded": "false", onclick: () => toggle(line) }, ...broken(name)), mark));
+        el("input", { type: "checkbox", "aria-label": `choose ${name}`, tabindex: -1, onchange: event => choose(row, event.target.checked) }),
+        el("button", { type: "button", "aria-expanded": "false", "aria-keyshortcuts": "ArrowLeft ArrowUp ArrowDown", onclick: () => toggle(line),
+          onfocus: event => event.target.matches(":focus-visible") && tell(table, "Enter opens a row, the left arrow goes to its box, up and down to others.") }, ...broken(name)), mark));
       head.after(el("td", { hidden: true }));
+      head.addEventListener("keydown", event => walk(event, line));
       lines.push({ line, row, section });
     }
   });
+  for (const table of all("main table")) {
+    const fold = table.closest("details"), name = textOf(fold ? one("summary", fold) : one("h2", table.closest("section")));
+    if (fold) fold.id ||= `table-${name.replace(/[^\w]+/g, "-")}`;
+    table.parentNode.before(offer(table, name, fold ? fold.id : one("h2", table.closest("section")).id));
+  }
   for (const task of all(".task")) task.addEventListener("toggle", () => {
     sortable(one("table", task));
   }, { once: true });
 }
 
-// -- two rows over each other ------------------------------------------------------------------------
+// -- two to six rows over each other ------------------------------------------------------------------------
 
 function compare() {
-  const [a, b] = [...chosen], names = [a, b].map(row => D.rows[row].name), box = one("#comparison");
-  const tasks = D.tasks.flatMap((_, task) => D.runs[task][a] && D.runs[task][b] ? [task] : []);
-  const rows = tasks.map(task => ({ task, means: [a, b].map(row => areaOf(task, row)) }));
+  const rows = [...chosen], names = rows.map(row => D.rows[row].name), box = one("#comparison"), two = rows.length === 2;
+  const tasks = D.tasks.flatMap((_, task) => rows.filter(row => D.runs[task][row]).length > 1 ? [task] : []);
+  const table = el("table", {}, el("caption", {}, "Areas of what was learned, task by task"),
+    el("thead", {}, el("tr", {}, ...["task", ...names, ...(two ? ["difference"] : [])].map(text => el("th", { scope: "col" }, ...broken(text))))),
+    el("tbody", {}, ...tasks.map(task => {
+      const means = rows.map(row => areaOf(task, row));
+      return el("tr", {}, el("th", { scope: "row" }, taskName(task)), ...means.map(area => el("td", {}, number(area))),
+        two ? el("td", {}, means.includes(null) ? NONE : number(means[0] - means[1])) : null);
+    })));
   const said = [`Of what both have learned: posbench.results.compare(table, "${names[0]}", "${names[1]}") gives the difference over tasks with its interval.`];
   box.replaceChildren(
-    el("header", {}, el("h2", {}, `${names[0]} and ${names[1]}`), el("button", { class: "plain", type: "button", onclick: () => box.close(), autofocus: true }, "Close")),
+    el("header", {}, el("h2", {}, names.join(two ? " and " : ", ")), el("button", { class: "plain", type: "button", onclick: () => box.close(), autofocus: true }, "Close")),
     legend(names.map((label, look) => ({ label, look }))), ...said.map(text => el("p", {}, text)),
     el("div", { class: "small-multiples" }, ...tasks.map(task => el("figure", {}, el("figcaption", {}, taskName(task)),
-      chart([a, b].map((row, look) => ({ label: names[look], look, points: curveOf(task, row) })), { small: true, label: taskName(task) }),
-      seedDots(task, a, 0), seedDots(task, b, 1)))),
-    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...["task", names[0], names[1], "difference"].map(text => el("th", {}, text)))),
-      el("tbody", {}, ...rows.map(({ task, means }) => el("tr", {}, el("th", {}, taskName(task)), ...means.map(area => el("td", {}, number(area))),
-        el("td", {}, means.includes(null) ? NONE : number(means[0] - means[1]))))))));
+      chart(rows.map((row, look) => ({ label: names[look], look, points: curveOf(task, row) })), { small: true, label: taskName(task) }),
+      ...rows.map((row, look) => seedDots(task, row, look))))),
+    offer(table, names.join(" ")), el("div", { class: "scroll" }, table));
   box.showModal();
 }
 
@@ -396,6 +421,7 @@ function picture() {
   chosenIn.section.parentNode.hidden = shown === "fan";
   chosenIn.host.parentNode.hidden = shown !== "fan";
   const [drawn, said] = DRAW[shown](section);
+  remember();
   one("#picture").replaceChildren(el("p", { class: "small" }, said), el("div", { class: "drawing" }, drawn));
 }
 const DRAW = {
@@ -428,16 +454,93 @@ const DRAW = {
   },
 };
 
+// -- a link, a copy and a file of each table ---------------------------------------------------------
+
+const MOST = 6, textOf = cell => cell.textContent.trim().replace(/\s+/g, " "), saidOf = new Map();
+const tell = (table, text) => { if (saidOf.has(table)) saidOf.get(table).textContent = text || ""; };
+// What a table shows, line by line; a sign that ends a cell is taken out of it, or else quoted.
+const contents = (table, quoted) => [...table.rows].filter(row => !row.hidden && !row.matches(".detail")).map(row =>
+  [...row.cells].filter(cell => !cell.hidden).map(textOf).map(text => quoted && /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text).join(quoted ? "," : "\t")).join("\n") + "\n";
+function offer(table, name, anchor) {
+  const said = el("span", { class: "small", role: "status" });
+  const button = (text, about, onclick) => el("button", { class: "plain", type: "button", "aria-label": `${text} of ${name}`, title: about, onclick }, text);
+  saidOf.set(table, said);
+  return el("div", { class: "tools" }, anchor ? el("a", { href: `#${anchor}`, "aria-label": `Link to ${name}` }, "Link") : null,
+    button("Copy", "with tabs, for a spreadsheet", () => copy(contents(table), said)), button("CSV", "as a file", () => save(contents(table, true), `${name}.csv`)), said);
+}
+async function copy(text, said) {
+  try { await navigator.clipboard.writeText(text); } catch {  // older browsers, and pages without a server in some
+    const field = el("textarea", {}, text);
+    said.append(field);
+    field.select();
+    document.execCommand("copy");
+  }
+  said.textContent = "Copied.";
+}
+function save(text, name) {
+  const href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  el("a", { href, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 1000);
+}
+// A row is one stop of the tab key: arrows lead to its box, and to the rows above and below.
+function walk(event, line) {
+  const shown = all("tr[data-r]", line.closest("table")).filter(each => !each.hidden), tag = event.target.localName;
+  const to = { ArrowLeft: [line, "input"], ArrowRight: [line, "button"], ArrowUp: [shown[shown.indexOf(line) - 1], tag], ArrowDown: [shown[shown.indexOf(line) + 1], tag] }[event.key];
+  if (!to || !to[0]) return;
+  event.preventDefault();
+  one(to[1], to[0].cells[0]).focus();
+}
+
+// -- state in the address ----------------------------------------------------------------------------
+
+const FIELDS = ["text", "family", "class", "host", "task", "length"];
+const keyOf = ({ row, section }) => `${D.sections.indexOf(section)}.${D.rows[row].name}`;
+let asleep = true;  // until the page is as its address says
+function remember() {
+  if (asleep) return;
+  const state = new URLSearchParams();
+  for (const name of FIELDS) if (controls[name].value !== "") state.set(name, name === "task" ? taskName(+controls.task.value) : controls[name].value);
+  if (shown !== "curves") state.set("picture", shown);
+  for (const row of chosen) state.append("chosen", D.rows[row].name);
+  for (const each of lines) if (each.line.classList.contains("open")) state.append("open", keyOf(each));
+  const text = state.toString();
+  if (text || location.hash.startsWith("#?")) history.replaceState(null, "", `${location.href.split("#")[0]}${text && `#?${text}`}`);
+}
+function recall() {
+  const state = new URLSearchParams(location.hash.slice(2)), open = state.getAll("open");
+  asleep = true;
+  for (const name of FIELDS) {
+    const field = controls[name], told = state.get(name) ?? "";
+    field.value = name === "task" && told ? D.tasks.findIndex((_, task) => taskName(task) === told) : told;
+    if (field.selectedIndex < 0) field.value = "";
+  }
+  shown = PICTURES[state.get("picture")] ? state.get("picture") : "curves";
+  for (const row of [...chosen]) choose(row, false);
+  for (const name of state.getAll("chosen")) if (placeOf.has(name)) choose(placeOf.get(name), true);
+  filter();
+  for (const each of lines) toggle(each.line, open.includes(keyOf(each)) && !each.line.hidden);
+  one("tr.open")?.scrollIntoView({ block: "center" });
+  asleep = false;
+}
+function follow() {
+  if (location.hash.startsWith("#?")) return recall();
+  const target = location.hash ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
+  for (let fold = target?.closest("details"); fold; fold = fold.parentNode.closest("details")) fold.open = true;
+}
+
 places();
 tables();
 fields();
 pictures();
 choose(-1, false);
 filter();
-if (one("#own")) {  // the row that the page is about
+if (one("#own") && !location.hash.startsWith("#?")) {  // the row that the page is about
   choose(+one("#own").dataset.r, true);
   toggle(one("#own"), true);
 }
+follow();
+asleep = false;
+addEventListener("hashchange", follow);
 // The headings of a table stay in view unless it is wider than the page: then it scrolls by itself, and they with it.
 const fitted = new ResizeObserver(() => all(".ranked .scroll").forEach(box => box.classList.toggle("whole", one("table", box).offsetWidth <= box.clientWidth)));
 [document.body, ...all(".ranked table")].forEach(each => fitted.observe(each));

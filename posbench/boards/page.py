@@ -130,6 +130,7 @@ def document(
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
     beside: Mapping[str, str] | None = None,
+    root: str = "",
 ) -> Page:
     """The page for a browser.
 
@@ -146,6 +147,7 @@ def document(
         explained: pages of `posbench.explain`, by their paths from the folder of this one
         folders: of the user, which commands name where they need them
         beside: pages of other boards, by their names
+        root: see `posbench.boards.page_data.root_above`
     """
     asked = any(each.part.rows.about for each in standings)
     title, own, said, foot = "Leaderboard", "", [], MADE
@@ -162,6 +164,7 @@ def document(
         explained,
         folders,
         {own: focus.sketch} if focus is not None and focus.sketch is not None else {},
+        root,
     )
     known = {(task.protocol, task.name): task for task in task_rows(lines, measured)}
     keys = [(task["protocol"], task["name"]) for task in data["tasks"]]

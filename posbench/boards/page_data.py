@@ -8,6 +8,8 @@
     sections   what is ranked together: rows, what they reach, and the score of what was learned at
                each length, see `posbench.statistics.effects`
     texts      descriptions of classes by their full names, HTML
+    papers     arXiv ids of classes by the same names, and `code`: files
+    root       the way from the page to posbench's own files, "" where they are not above it
     sketches   pictures of methods
 
 Scores, areas and shares are whole numbers of thousandths; null where there is none. The script
@@ -32,12 +34,19 @@ from posbench.boards.measured import METHOD, SHOWN, Measured
 from posbench.boards.ranking import Ranked
 from posbench.config import families, flat
 from posbench.config.command import Command
-from posbench.config.folders import with_own
+from posbench.config.folders import own_names, with_own
 from posbench.config.provenance import targets
 from posbench.records.record import Record
 from posbench.records.tables import RUN as RUN_OF_TABLES
 from posbench.records.tables import latest, run_of
-from posbench.showing.pages import docstring, explanation_path, inline, paragraphs_of
+from posbench.showing.pages import (
+    arxiv_ids,
+    definition_of,
+    docstring,
+    explanation_path,
+    inline,
+    paragraphs_of,
+)
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """Levels from 0 to 1."""
@@ -62,6 +71,7 @@ def content(
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
     sketched: Mapping[str, Mapping[str, Any]] = {},
+    root: str = "",
 ) -> Json:
     """The JSON of a page.
 
@@ -74,6 +84,7 @@ def content(
         explained: pages of `posbench.explain`, by their paths from the folder of the page
         folders: of the user, which commands name where they need them
         sketched: pictures of rows beside those that `sketches` has, by their names
+        root: see `root_above`
     """
     known, runs = measured.lengths, as_ranked(measured.runs, standings)
     tasks = _tasks(known, order)
@@ -98,6 +109,9 @@ def content(
         "depths": _depths(found, tasks, rows, known),
         "sections": [_section(each, rows) for each in standings],
         "texts": texts,
+        "papers": {target: ids for target in texts if (ids := arxiv_ids(docstring(target)))},
+        "code": {target: _file(target) for target in texts} if root else {},
+        "root": root,
         "sketches": {
             name: {key: each[key] for key in ("quantity", "distances", "curves", "map", "trained")}
             for name, each in shown.items()
@@ -169,10 +183,47 @@ def _row(
         "parameters": line["parameters"],
         "path": sketch.get("path", ""),
         "keys": sketch.get("keys", ""),
+        "yaml": _yaml(record, plain=line["plain"]),
         "classes": [
             [target, target.rpartition(".")[2]] for target in used if _described(target, texts)
         ],
     }
+
+
+def _yaml(record: Record, *, plain: bool) -> list[str]:
+    """The configuration of a row among posbench's own, "encoding/rope"."""
+    method = record.method
+    extensions = [] if plain else method.extension.split("+")
+    parts = {"encoding": [method.encoding], "extension": extensions}
+    return [
+        f"{group}/{name}"
+        for group, names in parts.items()
+        for name in names
+        if name in _own_names(group)
+    ]
+
+
+_own_names = functools.cache(own_names)
+
+
+def _file(target: str) -> str:
+    """The file of a class of posbench, from the folder that holds all."""
+    module = definition_of(target)[0]
+    path = Path(module.replace(".", "/"))
+    top = Path(str(files("posbench"))).parent
+    inside = path / "__init__.py"
+    return (inside if (top / inside).is_file() else path.with_suffix(".py")).as_posix()
+
+
+def root_above(folder: Path) -> str:
+    """The way from a folder up to posbench's own files, as in "../../"; "" where it is not below
+    them, as beside an installed package.
+    """
+    top = Path(str(files("posbench"))).resolve().parent
+    here = folder.resolve()
+    if not here.is_relative_to(top) or not (top / "conf").is_dir():
+        return ""
+    return "../" * len(here.relative_to(top).parts)
 
 
 def _explaining(record: Record, folders: Sequence[Path]) -> str:

@@ -190,9 +190,12 @@ def explanations(results_dir: Path) -> list[Path]:
 def described(name: str, text: str) -> Description:
     """The description that a docstring, without its indentation, gives of a class."""
     paragraphs = [f"<p>{inline(part)}</p>" for part in paragraphs_of(text)]
-    return Description(
-        name, "\n".join(paragraphs), tuple(dict.fromkeys(re.findall(r"\d{4}\.\d{5}", text)))
-    )
+    return Description(name, "\n".join(paragraphs), tuple(arxiv_ids(text)))
+
+
+def arxiv_ids(text: str) -> list[str]:
+    """The papers that a docstring names, in its order."""
+    return [*dict.fromkeys(re.findall(r"\b\d{4}\.\d{5}\b", text))]
 
 
 def paragraphs_of(text: str) -> list[str]:

@@ -82,8 +82,12 @@ class Page:
         """Open a file in a window of this width, and wait until it is loaded."""
         self.resize(width, height)
         self._call("Emulation.setScriptExecutionDisabled", value=not script)
+        self.open_at(path.resolve().as_uri())
+
+    def open_at(self, url: str) -> None:
+        """The same at an address in full, with what comes behind its hash."""
         self.events.clear()
-        self._call("Page.navigate", url=path.resolve().as_uri())
+        self._call("Page.navigate", url=url)
         while "Page.loadEventFired" not in self.events:
             self._noted(self._read())
 
