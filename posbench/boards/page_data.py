@@ -191,7 +191,7 @@ def _row(
 
 
 def _yaml(record: Record, *, plain: bool) -> list[str]:
-    """The configuration of a row among posbench's own, "encoding/rope"."""
+    """The configuration of a row among posbench's own, by group and name."""
     method = record.method
     extensions = [] if plain else method.extension.split("+")
     parts = {"encoding": [method.encoding], "extension": extensions}
