@@ -228,7 +228,10 @@ class Facts:
         definition.load(panel)  # and there is such a panel
         link = f"[conf/board/{panel}.yaml](../conf/board/{panel}.yaml)"
         if (self.root / "results" / panel / "records").is_dir():
-            return f"The panel {link} has been run, and this page does not sum it up yet."
+            done = self.num_records(panel)
+            return (
+                f"The panel {link} asks it; {done} of its runs are done, and it is not summed up."
+            )
         return f"The panel {link} asks it and has no records yet: `posbench sweep board={panel}`."
 
     @property
