@@ -372,6 +372,7 @@ def test_what_a_part_changes_of_the_protocol_is_part_of_the_name_and_pairs_are_c
     assert [line.cells[-1] for line in as_far.rows] == ["yes", "\N{EN DASH}"]
     # The means: (-.1 + .2 - .4) / 6 is below 0, and (.5 + .5 + .2) / 6 is no more than .21.
     assert [line.cells[-1] for line in further.rows] == ["no"]
+    assert further.rows[0].cells[1] == "1 of 3"
     assert further.rows[0].cells[2].startswith("-.05")
     assert [line.cells[0] for line in rates.rows] == ["3"]
     assert [line.cells[-1] for line in rates.rows] == ["no"]
