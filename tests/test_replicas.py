@@ -30,9 +30,9 @@ TINY = (
     "training.batch_size=4",
     "training.steps=15",
     "training.validate_every=6",
-    "model.width=16",
+    "model.width=32",
     "model.num_heads=2",
-    "model.head_width=8",
+    "model.head_width=16",
 )
 EVERY = 4
 """Checkpoints are written at steps that are no points of the curve."""

@@ -194,8 +194,8 @@ def described(name: str, text: str) -> Description:
 
 
 def arxiv_ids(text: str) -> list[str]:
-    """The papers that a docstring names, in its order."""
-    return [*dict.fromkeys(re.findall(r"\b\d{4}\.\d{5}\b", text))]
+    """The papers that a docstring names, in its order and without their versions."""
+    return [*dict.fromkeys(re.findall(r"\b(\d{4}\.\d{5})(?:v\d+)?\b", text))]
 
 
 def paragraphs_of(text: str) -> list[str]:
