@@ -266,3 +266,10 @@ def test_a_row_is_compared_where_both_have_learned() -> None:
         results.compare(table, "p", "r")
     with pytest.raises(PosbenchError, match="no row 'z'"):
         results.compare(table, "p", "z")
+
+
+def test_a_number_is_no_area_above_1() -> None:
+    """The model puts p at 1 + (.2 + .8) / 2 - .2: it has all of the task that is hard for q."""
+    table = runs({"p": {"hard": [1.0]}, "q": {"hard": [0.2], "easy": [0.8]}})
+    found = results.summarise(table, draws=50).droplevel("class")
+    assert found.loc["p", "reaches"] == 1 and found.loc["q", "reaches"] == pytest.approx(0.5)

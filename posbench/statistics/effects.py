@@ -97,13 +97,16 @@ class Fitted:
         return quantile * self.errors[:, self.measures.index(measure)]
 
     def table(self, measure: str = "area") -> pd.DataFrame:
-        """The number of each row with its 95 % interval, in columns `number`, `low` and `high`,
-        kept within 0 and 1; the bounds are NaN below three learned tasks.
+        """The number of each row with its 95 % interval, in columns `number`, `low` and `high`;
+        the bounds are NaN below three learned tasks.
+
+        All are kept within 0 and 1. The model has no such limit: it puts a row that reaches all
+        of one hard task above 1.
         """
         half = self.half_widths(measure)
         number = self.numbers[:, self.measures.index(measure)]
-        bounds = {"low": np.clip(number - half, 0, 1), "high": np.clip(number + half, 0, 1)}
-        return pd.DataFrame({"number": number, **bounds}, self.rows)
+        columns = {"number": number, "low": number - half, "high": number + half}
+        return pd.DataFrame(columns, self.rows).clip(0, 1)
 
     def differences(
         self, first: str, rows: Sequence[str] | None = None, measure: str = "area"
