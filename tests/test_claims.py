@@ -419,6 +419,26 @@ def test_a_side_is_the_mean_over_its_multiples_and_lacks_none_of_them(tmp_path: 
     assert beyond.gate == "not measured"
 
 
+def test_a_gate_by_seed_keeps_the_seeds_that_learned(tmp_path: Path) -> None:
+    """Two of twelve fail at 1x. By means the table goes; by seed only their pairs go."""
+    left = seeds("ntk", [*TEN, 0.0, 0.0])
+    right = [
+        result("pi", {1: 0.3 if seed > 9 else 1.0, 2: value}, seed)
+        for seed, value in enumerate([*below(0.2), 1.0, 1.0])
+    ]
+    frame = runs(tmp_path, *left, *right)
+    [by_means], [by_seed] = (findings([claim()], frame, by_seed=rule) for rule in (False, True))
+    assert (by_means.verdict, by_means.num_pairs) == ("not testable", 0)
+    assert (by_seed.verdict, by_seed.num_pairs) == ("holds", 10)
+    assert by_seed.difference.mean == pytest.approx(np.mean(TEN) - np.mean(below(0.2)))
+    # A claim about 1x has no gate.
+    [at_1x] = findings([claim(at=[1])], frame, by_seed=True)
+    assert at_1x.num_pairs == 12
+    # Where no seed has learned, nothing is tested; a score that is not known counts as such.
+    lost = runs(tmp_path / "lost", *seeds("ntk", TEN, first=0.5), *seeds("pi", below(0.2)))
+    assert findings([claim()], lost, by_seed=True)[0].verdict == "not testable"
+
+
 def test_scores_are_corrected_for_chance(tmp_path: Path) -> None:
     """Of .9 where guessing has .5, .8 is skill; at 1x, .97 is then only .94."""
     sides = [*seeds("ntk", [0.9] * 10, chance=0.5), *seeds("pi", [0.75] * 10, chance=0.5)]
@@ -595,7 +615,8 @@ def test_the_page_says_how_a_claim_is_judged_and_shows_its_tables(folder: Path) 
     assert "one hypothesis over all the tables" in text and "Holm" in text
     cpu, gpu = text.split("## Protocol ")[1:]
     assert cpu.startswith(
-        "cpu\n\nVerdicts on 2 claims: holds 2. Post hoc, not counted: contradicted 1.\n"
+        "cpu\n\nVerdicts on 2 claims: holds 2. Post hoc, not counted: contradicted 1.\n\n"
+        "By seed: Verdicts on 2 claims: holds 2."
     )
     assert gpu.startswith(
         "gpu\n\nVerdicts on 2 claims: open (too few seeds) 1, not measured 1. Post hoc"
@@ -610,8 +631,9 @@ def test_the_page_says_how_a_claim_is_judged_and_shows_its_tables(folder: Path) 
     ]
     assert overview[6:8] == [
         "| NTK is above PI | holds | .20 ±.00 | 1 of 1 (1 dropped) | 10 | .002 | .002 "
-        "| [arXiv 1234.5678](https://arxiv.org/abs/1234.5678) |",
-        "| NTK reaches half | holds | .14 ±.07 | 1 of 1 | 10 | .006 | .006 | a post |",
+        "| holds (10 pairs) | [arXiv 1234.5678](https://arxiv.org/abs/1234.5678) |",
+        "| NTK reaches half | holds | .14 ±.07 | 1 of 1 | 10 | .006 | .006 | holds (10 pairs) "
+        "| a post |",
     ]
     assert overview[8].startswith("| Nothing is lost (post hoc) | contradicted | -.36 ±.07 |")
     assert first.startswith(

@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from posbench.base.errors import PosbenchError
+from posbench.base.wording import counted
 from posbench.boards.claims.claim import Claim, Side, read_claims
 from posbench.boards.claims.verdicts import (
     MEANINGS,
@@ -43,10 +44,10 @@ def page(stated: Sequence[Claim], frame: pd.DataFrame) -> Page:
     parts = []
     if of_tasks:
         for protocol, runs in frame.groupby("protocol"):
-            parts.append(Chapter(f"Protocol {protocol}", _overview(findings(of_tasks, runs))))
+            parts.append(Chapter(f"Protocol {protocol}", _overview(of_tasks, runs)))
     if of_papers:
-        found = findings(of_papers, of_experiments(of_papers, frame))
-        parts.append(Chapter("The papers' settings, scaled to a CPU", _overview(found)))
+        runs = of_experiments(of_papers, frame)
+        parts.append(Chapter("The papers' settings, scaled to a CPU", _overview(of_papers, runs)))
     meanings = Terms({str(verdict): MEANINGS[verdict] for verdict in Outcome})
     return Page(title, parts, [MADE], lead=[Markdown(RULE.rstrip()), meanings])
 
@@ -69,11 +70,18 @@ def of_experiments(stated: Sequence[Claim], frame: pd.DataFrame) -> pd.DataFrame
     return pd.concat(parts)
 
 
-def _overview(found: Sequence[Finding]) -> list[Block]:
-    measured = [each for each in found if each.verdict != Outcome.NOT_MEASURED]
+def _overview(stated: Sequence[Claim], runs: pd.DataFrame) -> list[Block]:
+    found, by_seed = findings(stated, runs), findings(stated, runs, by_seed=True)
+    both = list(zip(found, by_seed, strict=True))
+    measured = [each for each in both if each[0].verdict != Outcome.NOT_MEASURED]
     unmeasured = [each for each in found if each.verdict == Outcome.NOT_MEASURED]
-    blocks: list[Block] = [Markdown(_counts(found)), *_by_paper(found), _by_claim(measured)]
-    for each in measured:
+    blocks: list[Block] = [
+        Markdown(_counts(found)),
+        Markdown(f"By seed: {_counts(by_seed)}"),
+        *_by_paper(found),
+        _by_claim(measured),
+    ]
+    for each, _ in measured:
         said = [Markdown(_stated(each.claim)), Markdown(f"**{each.verdict.capitalize()}.**")]
         remark = [Markdown(each.claim.remark.strip())] if each.claim.remark else []
         blocks.append(Chapter(Markdown(each.claim.claim), [*said, _detail(each), *remark]))
@@ -83,8 +91,8 @@ def _overview(found: Sequence[Finding]) -> list[Block]:
     return blocks
 
 
-def _by_claim(measured: Sequence[Finding]) -> Table:
-    """One line a claim: the verdict, and what it rests on."""
+def _by_claim(measured: Sequence[tuple[Finding, Finding]]) -> Table:
+    """One line a claim: the verdict, what it rests on, and the verdict with a gate by seed."""
     rows = [
         Line(
             Markdown(f"{each.claim.claim}{' (post hoc)' * each.claim.post_hoc}"),
@@ -95,14 +103,15 @@ def _by_claim(measured: Sequence[Finding]) -> Table:
                 str(each.num_pairs),
                 _p(each.p),
                 _p(each.adjusted),
+                f"{by_seed.verdict} ({counted(by_seed.num_pairs, 'pair')})",
                 _linked(each.claim.family),
             ],
         )
-        for each in measured
+        for each, by_seed in measured
     ]
     numbers = ("difference", "tables as claimed", "pairs", "p", "corrected p")
-    words = [Column(name, text=True) for name in ("claim", "verdict", "paper")]
-    return Table([*words[:2], *map(Column, numbers), words[2]], rows)
+    words = [Column(name, text=True) for name in ("claim", "verdict", "by seed", "paper")]
+    return Table([*words[:2], *map(Column, numbers), *words[2:]], rows)
 
 
 def _by_paper(found: Sequence[Finding]) -> list[Table]:
@@ -140,13 +149,13 @@ def _linked(paper: str) -> Markdown:
 
 
 def _counts(found: Sequence[Finding]) -> str:
-    def counted(post_hoc: bool) -> str:
+    def verdicts(post_hoc: bool) -> str:
         mine = [each.verdict for each in found if each.claim.post_hoc == post_hoc]
         return ", ".join(f"{each} {mine.count(each)}" for each in Outcome if each in mine)
 
     before = sum(not each.claim.post_hoc for each in found)
-    text = [f"Verdicts on {before} claims: {counted(False)}."] if before else []
-    after = counted(True)
+    text = [f"Verdicts on {before} claims: {verdicts(False)}."] if before else []
+    after = verdicts(True)
     return " ".join([*text, *([f"Post hoc, not counted: {after}."] if after else [])])
 
 

@@ -85,6 +85,13 @@ the reasons differ. A claim about 1x itself has no such gate, and one against a 
 negative margin needs no room. Tasks whose settings were changed are shown and do not count unless
 the claim names them.
 
+**By seed** (third rule, written 2026-11-26 after these records and before it was applied to them).
+One seed that fails at 1x can drop a table whose other seeds master it. So the same claims are
+judged again with a gate for each seed: a claim about reach keeps the pairs in which no side is
+below {TOP} at 1x, and a table without such a pair is *not testable*. Room is judged on the means
+of the pairs that are kept. All else is as above. The pairs that are kept are no random sample:
+this rule asks how far a training reaches once it has learned.
+
 In the tables, two numbers are those of the two sides in the order of the claim; "as claimed" counts
 tables by their means, and seeds. A difference of a hundredth may hold and still not matter.
 """
@@ -100,14 +107,46 @@ ROUNDING = 1e-9
 class Evidence:
     """A claim on one task with one encoding: both sides, by seed, over the seeds that have both."""
 
+    claim: Claim
     task: str
     encoding: str
     of: pd.Series  # chance-corrected, the mean over the multiples claimed
     over: pd.Series
-    at_1x: tuple[float, ...]  # means of the sides that are rows, over the same seeds; may be NaN
+    at_1x_by_seed: pd.DataFrame  # a column for each side that is a row; may be NaN
     shared: bool  # whether the two scores of every pair come from one training
     counts: bool  # whether the claim is about this task
-    gate: Outcome | None  # why the table is left out
+    num_run: int  # seeds that have both sides, whether they are kept or not
+
+    @property
+    def at_1x(self) -> tuple[float, ...]:
+        """The mean of each side that is a row."""
+        return tuple(self.at_1x_by_seed.mean(skipna=False))
+
+    @property
+    def mastered(self) -> Evidence:
+        """The same on the seeds in which no side fails at 1x, for a claim about reach."""
+        if not self.claim.about_reach:
+            return self
+        # A score that is not known is kept: it makes the table "not measured", and not smaller.
+        kept = ~(self.at_1x_by_seed < MASTERED - ROUNDING).any(axis=1)
+        of, over, at_1x = (each[kept] for each in (self.of, self.over, self.at_1x_by_seed))
+        return replace(self, of=of, over=over, at_1x_by_seed=at_1x)
+
+    @property
+    def gate(self) -> Outcome | None:
+        """Why the table is left out."""
+        if self.num_run < 2:
+            return Outcome.NOT_MEASURED
+        if not self.claim.about_reach:
+            return None
+        if self.at_1x_by_seed.isna().any(axis=None):
+            return Outcome.NOT_MEASURED
+        if not len(self.of) or min(self.at_1x) < MASTERED - ROUNDING:
+            return Outcome.NOT_TESTABLE
+        low, high = sorted((self.of.mean(), self.over.mean()))
+        full = low >= MASTERED - ROUNDING or high <= FAILED + ROUNDING
+        roomy = not isinstance(self.claim.over, Side) or self.claim.by < 0
+        return Outcome.NO_ROOM if full and not roomy else None
 
     @property
     def left(self) -> bool:
@@ -136,8 +175,8 @@ class Finding:
         return [table for table in self.tables if table.left]
 
 
-def findings(claims: Sequence[Claim], runs: pd.DataFrame) -> list[Finding]:
-    """What the runs of one protocol say of each claim.
+def findings(claims: Sequence[Claim], runs: pd.DataFrame, by_seed: bool = False) -> list[Finding]:
+    """What the runs of one protocol say of each claim; `by_seed` is the third rule.
 
     `runs` has one row a run and multiple, with the columns task, task_changed, encoding, extension,
     changed, seed, multiple, score, chance and training_hash. Raises `PosbenchError` if a side of a
@@ -147,10 +186,11 @@ def findings(claims: Sequence[Claim], runs: pd.DataFrame) -> list[Finding]:
     runs = runs.assign(corrected=corrected_lines(runs))
     runs = runs.sort_values(["task", "encoding", "extension", "changed", "seed"])
     families = [(claim.family, claim.post_hoc) for claim in claims]
-    tested = [
-        _tested(claim, tables(claim, runs), families.count(family))
-        for claim, family in zip(claims, families, strict=True)
-    ]
+    tested = []
+    for claim, family in zip(claims, families, strict=True):
+        found = tables(claim, runs)
+        kept = [each.mastered for each in found] if by_seed else found
+        tested.append(_tested(claim, kept, families.count(family)))
     adjusted = [math.nan] * len(claims)
     for family in set(families):
         members = [index for index, each in enumerate(families) if each == family]
@@ -182,22 +222,19 @@ def _table(
 ) -> Evidence:
     """One table of the claim, from the runs of one task, and those of the other side."""
     left = _rows(runs, encoding, claim.of)
-    of, first = _mean(left, claim.at), _mean(left, [1])
+    of, at_1x = _mean(left, claim.at), {"of": _mean(left, [1])}
     if isinstance(claim.over, Side):
         right = _rows(others, encoding, claim.over)
         over = _mean(right, claim.over_at or claim.at)
         paired = of.index.intersection(over.index)
-        at_1x = tuple(
-            each.reindex(paired).mean(skipna=False) for each in (first, _mean(right, [1]))
-        )
+        at_1x["over"] = _mean(right, [1])
         one, other = (each.groupby("seed")["training_hash"].first() for each in (left, right))
         shared = bool((one.loc[paired] == other.loc[paired]).all())
     else:
         over, paired, shared = pd.Series(claim.over, of.index, float), of.index, True
-        at_1x = (first.reindex(paired).mean(skipna=False),)
+    by_seed = pd.DataFrame({side: scores.reindex(paired) for side, scores in at_1x.items()})
     of, over = of.loc[paired], over.loc[paired]
-    gate = _gate(claim, of, over, at_1x)
-    return Evidence(task, encoding, of, over, at_1x, shared, counts, gate)
+    return Evidence(claim, task, encoding, of, over, by_seed, shared, counts, len(paired))
 
 
 def _rows(runs: pd.DataFrame, encoding: str, side: Side) -> pd.DataFrame:
@@ -212,20 +249,6 @@ def _mean(rows: pd.DataFrame, multiples: list[float]) -> pd.Series:
     """The mean over the multiples, by seed, of the seeds that have them all."""
     by_seed = rows.pivot(index="seed", columns="multiple", values="corrected")
     return by_seed.reindex(columns=multiples).mean(axis=1, skipna=False).dropna().sort_index()
-
-
-def _gate(claim: Claim, of: pd.Series, over: pd.Series, at_1x: tuple[float, ...]) -> Outcome | None:
-    if len(of) < 2:
-        return Outcome.NOT_MEASURED
-    if not claim.about_reach:
-        return None
-    if any(math.isnan(score) for score in at_1x):
-        return Outcome.NOT_MEASURED
-    if min(at_1x) < MASTERED - ROUNDING:
-        return Outcome.NOT_TESTABLE
-    low, high = sorted((of.mean(), over.mean()))
-    full = low >= MASTERED - ROUNDING or high <= FAILED + ROUNDING
-    return Outcome.NO_ROOM if full and isinstance(claim.over, Side) and claim.by >= 0 else None
 
 
 def _tested(claim: Claim, found: list[Evidence], family_size: int) -> Finding:
