@@ -108,7 +108,7 @@ class Extended(Subject):
         return self.asked.extend(stack, self.trained, test_positions or self.longest)
 
     def measured(self, test_positions: int) -> list[Outputs]:
-        return _outputs(self.extension_of(self.base, test_positions), self.pos)
+        return of_stack(self.extension_of(self.base, test_positions), self.pos)
 
     @property
     def pos(self) -> Tensor:
@@ -128,12 +128,12 @@ def _handles() -> set[str]:
     return set().union(*(Subject(*_words(host)).model().encodings.handles for host in HOSTS))
 
 
-def _outputs(stack: EncodingStack, pos: Tensor, width: int = WIDTH) -> list[Outputs]:
+def of_stack(stack: EncodingStack, pos: Tensor, width: int = WIDTH) -> list[Outputs]:
     """What each layer gives, as often as a model applies it."""
     return [outputs(layer, pos, width) for layer in applied(stack)]
 
 
-def _change(one: list[Outputs], other: list[Outputs]) -> float:
+def change_between(one: list[Outputs], other: list[Outputs]) -> float:
     """The largest difference; infinite where one applies more layers."""
     if len(one) != len(other):
         return torch.inf
@@ -162,7 +162,7 @@ def declarations_are_known(subject: Extended) -> None:
 
 def the_base_keeps_its_weights_and_its_outputs(subject: Extended) -> None:
     """A test at one length may leave no trace in the test at the next."""
-    before = _outputs(subject.base, subject.pos)
+    before = of_stack(subject.base, subject.pos)
     weights = {parameter.data_ptr() for parameter in subject.base.parameters()}
     extended = subject.extension_of(subject.base)
     own = {name for name, p in extended.named_parameters() if p.data_ptr() not in weights}
@@ -171,7 +171,7 @@ def the_base_keeps_its_weights_and_its_outputs(subject: Extended) -> None:
         f"the extended encoding has weights of its own ({', '.join(sorted(own))}): share those of "
         "the trained one, as encoding.variant(...) does, or they are never trained",
     )
-    change = _change(_outputs(subject.base, subject.pos), before)
+    change = change_between(of_stack(subject.base, subject.pos), before)
     require(
         change == 0,
         f"extending an encoding changes the encoding itself (by {change:.1e}): return "
@@ -183,8 +183,8 @@ def is_identity_is_measured(subject: Extended) -> None:
     """Outputs at the training length against those of the base."""
     if subject.asked.trains:
         raise NotAsked("its training changes something")
-    base = _outputs(subject.base, subject.pos)
-    change = _change(subject.measured(subject.trained), base)
+    base = of_stack(subject.base, subject.pos)
+    change = change_between(subject.measured(subject.trained), base)
     declared = subject.asked.is_identity
     require(
         not declared or change <= EXACT,
@@ -202,9 +202,9 @@ def something_changes_beyond_training(subject: Extended) -> None:
     if subject.longest <= subject.trained:
         raise NotAsked("training draws positions from their whole range")
     pos = torch.arange(min(subject.longest, subject.base.max_positions or subject.longest))[None]
-    base = _outputs(subject.base, pos)
-    extended = _outputs(subject.extension_of(subject.base), pos)
-    change = _change(extended, base)
+    base = of_stack(subject.base, pos)
+    extended = of_stack(subject.extension_of(subject.base), pos)
+    change = change_between(extended, base)
     if not subject.asked.changes:
         require(
             change <= EXACT,
@@ -235,7 +235,7 @@ def scale_follows_the_length_as_declared(subject: Extended) -> None:
             _stretches_grow(subject, extension, scales)
     if len({min(length, subject.longest) for length in lengths[1:]}) < 2:
         return
-    change = _change(*(subject.measured(length) for length in lengths[1:]))
+    change = change_between(*(subject.measured(length) for length in lengths[1:]))
     policy = extension.scale_policy
     require(
         policy != "fixed" or change <= EXACT,
@@ -291,7 +291,7 @@ def every_numeric_setting_changes_an_output(subject: Extended) -> None:
         for run in runs:
             stack, length = run.model().double().encodings, run.train_positions
             extended = run.extension.extend(stack, length, 4 * length)
-            found += _outputs(extended, torch.arange(64)[None], CPU_HEAD)
+            found += of_stack(extended, torch.arange(64)[None], CPU_HEAD)
         return found
 
     before = changed(runs)
@@ -304,7 +304,7 @@ def every_numeric_setting_changes_an_output(subject: Extended) -> None:
         except ConfigError:
             after = changed([run.with_setting(key, value / 2) for run in runs])
         require(
-            _change(after, before) > EXACT,
+            change_between(after, before) > EXACT,
             f"{key}={value} can be doubled and no output changes at 4 times the training length of "
             "the cpu protocol: use it in `apply`, or remove it",
         )

@@ -95,8 +95,7 @@ class ModelConfig:
 
 
 OF_METHODS: dict[str, bool | int] = {
-    name: getattr(ModelConfig(), name)
-    for name in ("qk_norm", "output_gate", "short_conv", "loops")
+    name: getattr(ModelConfig(), name) for name in ("qk_norm", "output_gate", "short_conv", "loops")
 }
 """The settings of the model that belong to a method, not to the protocol: what its paper's claim
 rests on beside the encoding. Each has the value at which it is off, as a protocol leaves it.

@@ -24,8 +24,8 @@ from posbench.core.transformer import Transformer
 
 
 class Watched(Wrapper):
-    """An encoding that computes what its host does, and keeps the plan of the last call: of the last
-    loop, where blocks are applied several times.
+    """An encoding that computes what its host does, and keeps the plan of the last call, which is
+    that of the last loop where blocks are applied several times.
     """
 
     plan: Plan
