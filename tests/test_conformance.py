@@ -14,11 +14,11 @@ import pytest
 import torch
 from offered import thinned
 from omegaconf import OmegaConf
-from torch import Tensor
 
 from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.check import conformance, counting
-from posbench.check.subject import CPU_HEAD, EXACT, Outputs, Subject, difference, outputs, setup
+from posbench.check.conformance_of_extensions import change_between, of_stack
+from posbench.check.subject import CPU_HEAD, EXACT, Outputs, Subject, setup
 from posbench.config import legality
 from posbench.config.building import build
 from posbench.config.compose import compose
@@ -30,11 +30,14 @@ from posbench.core.training import Training
 from posbench.running.setup import Setup
 
 ENCODINGS, EXTENSIONS = own_names("encoding"), own_names("extension")
+LOOPED = "rope model.loops=2"
+"""The host of what changes how often a model applies its layers."""
 
 
 @functools.cache
 def subject(encoding: str) -> Subject:
-    return Subject(f"encoding={encoding}")
+    """By its name, and settings of the model after it."""
+    return Subject(*f"encoding={encoding}".split())
 
 
 @pytest.mark.parametrize("encoding", thinned("encoding"))
@@ -90,10 +93,6 @@ def of_layers(extension: str, encoding: str) -> frozenset[str]:
         return frozenset()
 
 
-def first(stack: object, pos: Tensor) -> list[Outputs]:
-    return [outputs(layer, pos) for layer in stack]  # type: ignore[attr-defined]
-
-
 @pytest.mark.slow
 def test_the_pairs_that_are_refused_are_those_the_declarations_say() -> None:
     for extension in EXTENSIONS:
@@ -106,7 +105,7 @@ def test_the_pairs_that_are_refused_are_those_the_declarations_say() -> None:
     assert listed == [encoding for encoding in ENCODINGS if legal("ntk", encoding)]
 
 
-@pytest.mark.parametrize("encoding", thinned("encoding"))
+@pytest.mark.parametrize("encoding", [*thinned("encoding"), LOOPED])
 def test_what_each_extension_declares_of_the_training_length_is_measured(encoding: str) -> None:
     """The base where it says so; the weights are the base's own."""
     stack, run = subject(encoding).model().encodings, subject(encoding).made()
@@ -114,18 +113,16 @@ def test_what_each_extension_declares_of_the_training_length_is_measured(encodin
     pos = torch.arange(min(64, span, stack.max_positions or 64))[
         None
     ]  # what training has seen, and no more
-    weights, before = {p.data_ptr() for p in stack.parameters()}, first(stack, pos)
+    weights, before = {p.data_ptr() for p in stack.parameters()}, of_stack(stack, pos)
     for name in [name for name in EXTENSIONS if legal(name, encoding)]:
         for made in [subject(encoding).extension(name), *fixed(name)]:
             extended = made.extend(stack, span, span)
-            pairs = zip(first(extended, pos), before, strict=True)
-            changed = any(difference(new, old) > EXACT for new, old in pairs)
+            changed = change_between(of_stack(extended, pos), before) > EXACT
             assert not (changed and made.is_identity), f"{name} declares is_identity"
             assert {p.data_ptr() for p in extended.parameters()} <= weights, (
                 f"{name} has weights of its own"
             )
-    for new, old in zip(first(stack, pos), before, strict=True):
-        assert difference(new, old) == 0, "an extension has changed its base"
+    assert change_between(of_stack(stack, pos), before) == 0, "an extension has changed its base"
 
 
 @pytest.mark.parametrize("name", thinned("extension"))
@@ -138,15 +135,13 @@ def test_an_extension_that_is_no_identity_changes_some_encoding_at_the_training_
             made.is_identity or made.finetuning is not None
         ):  # then it is the training that changes something
             continue
-        for encoding in (encoding for encoding in ENCODINGS if legal(name, encoding)):
+        for encoding in (each for each in [*ENCODINGS, LOOPED] if legal(name, each)):
             stack, run = subject(encoding).model().encodings, subject(encoding).made()
             span = stack.span(run.train_positions, training=True)
             pos = torch.arange(min(64, span, stack.max_positions or 64))[None]
             extended = subject(encoding).extension(name) if made is build_extension(name) else made
-            pairs = zip(
-                first(extended.extend(stack, span, span), pos), first(stack, pos), strict=True
-            )
-            if any(difference(new, old) > EXACT for new, old in pairs):
+            after = of_stack(extended.extend(stack, span, span), pos)
+            if change_between(after, of_stack(stack, pos)) > EXACT:
                 break
         else:
             pytest.fail(
@@ -173,13 +168,16 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
             "those are"
         )
 
-    on_default = (each for each in ENCODINGS if len(subject(each).words) == 1)
+    on_default = (
+        each for each in [*ENCODINGS, LOOPED] if len(subject(each).words) == len(each.split())
+    )
     hosts = [next(each for each in on_default if legal(name, each))]
     if legal(name, "partial_rope"):
         # A factor on all scores shows where some channels do not turn, in a temperature on these.
         hosts.append("partial_rope")
     node = OmegaConf.to_container(compose(f"extension={name}").cfg().extension)
-    runs = [setup("protocol=cpu", f"extension={name}", f"encoding={host}") for host in hosts]
+    words = [f"encoding={host}".split() for host in hosts]
+    runs = [setup("protocol=cpu", f"extension={name}", *host) for host in words]
     pos = torch.arange(64)[None]
 
     def outcome(runs: list[Setup]) -> list[Outputs]:
@@ -187,7 +185,7 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
         for run in runs:
             stack = run.model().double().encodings
             extended = run.extension.extend(stack, run.train_positions, 4 * run.train_positions)
-            found += [outputs(layer, pos, CPU_HEAD) for layer in extended]
+            found += of_stack(extended, pos, CPU_HEAD)
         return found
 
     def with_value(key: str, value: float) -> list[Outputs]:
@@ -200,9 +198,7 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
                 after = with_value(key, 2 * value or 1)
             except ConfigError:
                 after = with_value(key, value / 2)
-            assert any(
-                difference(old, new) > EXACT for old, new in zip(before, after, strict=True)
-            ), key
+            assert change_between(after, before) > EXACT, key
 
 
 # -- methods ---------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ def test_a_part_of_each_head_may_turn(tmp_path: Path) -> None:
         (("encoding=rope", "encoding.layout=interleaved"), "turns the halves of a head"),
         (("encoding=rope_nope",), "no NoPE"),
         (("encoding=rope", "model.qk_norm=true"), r"GPT-NeoX has no model\.qk_norm"),
+        (("encoding=rope", "model.loops=3"), r"GPT-NeoX has no model\.loops=3"),
         (("encoding=rope", "extension=pi"), "PI belongs to the test of a model"),
     ),
 )

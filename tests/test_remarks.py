@@ -113,7 +113,7 @@ def test_records_of_older_training_code_are_remarked_on_where_the_code_is_instal
         "extension": {"_target_": "posbench.extensions.direct.Direct"},
     }
     hashes = {
-        "training.source_hash": provenance.training_hash({}, parts["task"], parts["encoding"]),
+        "training.source_hash": provenance.training_hash(parts),
         "evaluated.source_hash": provenance.evaluation_hash(parts["extension"]),
     }
     current = changed(record(), {f"config.{part}": parts[part] for part in parts} | hashes)

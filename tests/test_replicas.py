@@ -142,7 +142,10 @@ def test_every_encoding_can_be_trained_in_step(encoding: str) -> None:
     agrees(encoding)
 
 
-@pytest.mark.parametrize("words", [("encoding=rope",), ("encoding=t5", "model.qk_norm=true")])
+@pytest.mark.parametrize(
+    "words",
+    [("encoding=rope",), ("encoding=t5", "model.qk_norm=true", "model.loops=2")],
+)
 def test_weights_and_curve_of_each_are_those_alone(tmp_path: Path, words: tuple[str, ...]) -> None:
     together = several(*words)
     ends = in_step(tmp_path, together)

@@ -82,6 +82,7 @@ MODEL_CHANGES = {
     "qk_norm": True,
     "output_gate": True,
     "short_conv": 2,
+    "loops": 2,
 }
 """Another value for each setting of the model, legal for any encoding."""
 

@@ -23,6 +23,7 @@ from posbench.check.subject import (
     CPU_HEAD,
     EXACT,
     HEADS,
+    WIDTH,
     Broken,
     Outputs,
     Subject,
@@ -36,12 +37,13 @@ from posbench.config.folders import own_names
 from posbench.config.options import options
 from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.core.extension import Extension, ExtensionWrapper, FrequencyExtension
+from posbench.core.looped import applied
 from posbench.core.transformer import Transformer
 from posbench.running.setup import Setup
 
-HOSTS = ("rope", "learned", "alibi", "nope", "sliding_window")
+HOSTS = ("rope", "learned", "alibi", "nope", "sliding_window", "rope model.loops=2")
 """They offer every handle of posbench, and a window; encodings of the user, tried after them, may
-have more.
+have more. Each may go on with settings of the model.
 """
 
 POLICIES = ("none", "fixed", "per test length")
@@ -55,7 +57,7 @@ class Extended(Subject):
     """
 
     def __init__(self, *words: str, host: str = "") -> None:
-        super().__init__(*words, *([f"encoding={host}"] if host else []))
+        super().__init__(*words, *(_words(host) if host else []))
         self.host = host  # "" where the words name it
         self.extension_of(self.base)  # refuses what cannot be extended
 
@@ -106,7 +108,7 @@ class Extended(Subject):
         return self.asked.extend(stack, self.trained, test_positions or self.longest)
 
     def measured(self, test_positions: int) -> list[Outputs]:
-        return [outputs(layer, self.pos) for layer in self.extension_of(self.base, test_positions)]
+        return of_stack(self.extension_of(self.base, test_positions), self.pos)
 
     @property
     def pos(self) -> Tensor:
@@ -118,13 +120,23 @@ class Extended(Subject):
         return model.with_encodings(self.extension_of(model.encodings))
 
 
+def _words(host: str) -> list[str]:
+    return f"encoding={host}".split()
+
+
 def _handles() -> set[str]:
-    return set().union(
-        *(layer.handles for name in HOSTS for layer in Subject(f"encoding={name}").layers())
-    )
+    return set().union(*(Subject(*_words(host)).model().encodings.handles for host in HOSTS))
 
 
-def _change(one: list[Outputs], other: list[Outputs]) -> float:
+def of_stack(stack: EncodingStack, pos: Tensor, width: int = WIDTH) -> list[Outputs]:
+    """What each layer gives, as often as a model applies it."""
+    return [outputs(layer, pos, width) for layer in applied(stack)]
+
+
+def change_between(one: list[Outputs], other: list[Outputs]) -> float:
+    """The largest difference; infinite where one applies more layers."""
+    if len(one) != len(other):
+        return torch.inf
     return max(difference(a, b) for a, b in zip(one, other, strict=True))
 
 
@@ -150,7 +162,7 @@ def declarations_are_known(subject: Extended) -> None:
 
 def the_base_keeps_its_weights_and_its_outputs(subject: Extended) -> None:
     """A test at one length may leave no trace in the test at the next."""
-    before = [outputs(layer, subject.pos) for layer in subject.base]
+    before = of_stack(subject.base, subject.pos)
     weights = {parameter.data_ptr() for parameter in subject.base.parameters()}
     extended = subject.extension_of(subject.base)
     own = {name for name, p in extended.named_parameters() if p.data_ptr() not in weights}
@@ -159,7 +171,7 @@ def the_base_keeps_its_weights_and_its_outputs(subject: Extended) -> None:
         f"the extended encoding has weights of its own ({', '.join(sorted(own))}): share those of "
         "the trained one, as encoding.variant(...) does, or they are never trained",
     )
-    change = _change([outputs(layer, subject.pos) for layer in subject.base], before)
+    change = change_between(of_stack(subject.base, subject.pos), before)
     require(
         change == 0,
         f"extending an encoding changes the encoding itself (by {change:.1e}): return "
@@ -171,8 +183,8 @@ def is_identity_is_measured(subject: Extended) -> None:
     """Outputs at the training length against those of the base."""
     if subject.asked.trains:
         raise NotAsked("its training changes something")
-    base = [outputs(layer, subject.pos) for layer in subject.base]
-    change = _change(subject.measured(subject.trained), base)
+    base = of_stack(subject.base, subject.pos)
+    change = change_between(subject.measured(subject.trained), base)
     declared = subject.asked.is_identity
     require(
         not declared or change <= EXACT,
@@ -190,9 +202,9 @@ def something_changes_beyond_training(subject: Extended) -> None:
     if subject.longest <= subject.trained:
         raise NotAsked("training draws positions from their whole range")
     pos = torch.arange(min(subject.longest, subject.base.max_positions or subject.longest))[None]
-    base = [outputs(layer, pos) for layer in subject.base]
-    extended = [outputs(layer, pos) for layer in subject.extension_of(subject.base)]
-    change = _change(extended, base)
+    base = of_stack(subject.base, pos)
+    extended = of_stack(subject.extension_of(subject.base), pos)
+    change = change_between(extended, base)
     if not subject.asked.changes:
         require(
             change <= EXACT,
@@ -223,7 +235,7 @@ def scale_follows_the_length_as_declared(subject: Extended) -> None:
             _stretches_grow(subject, extension, scales)
     if len({min(length, subject.longest) for length in lengths[1:]}) < 2:
         return
-    change = _change(*(subject.measured(length) for length in lengths[1:]))
+    change = change_between(*(subject.measured(length) for length in lengths[1:]))
     policy = extension.scale_policy
     require(
         policy != "fixed" or change <= EXACT,
@@ -279,7 +291,7 @@ def every_numeric_setting_changes_an_output(subject: Extended) -> None:
         for run in runs:
             stack, length = run.model().double().encodings, run.train_positions
             extended = run.extension.extend(stack, length, 4 * length)
-            found += [outputs(layer, torch.arange(64)[None], CPU_HEAD) for layer in extended]
+            found += of_stack(extended, torch.arange(64)[None], CPU_HEAD)
         return found
 
     before = changed(runs)
@@ -292,7 +304,7 @@ def every_numeric_setting_changes_an_output(subject: Extended) -> None:
         except ConfigError:
             after = changed([run.with_setting(key, value / 2) for run in runs])
         require(
-            _change(after, before) > EXACT,
+            change_between(after, before) > EXACT,
             f"{key}={value} can be doubled and no output changes at 4 times the training length of "
             "the cpu protocol: use it in `apply`, or remove it",
         )

@@ -46,11 +46,18 @@ def trained_by(training: Mapping[str, Any]) -> str:
     return "posbench.core.training" if until is None else "posbench.core.until_learned"
 
 
-def training_hash(
-    training: Mapping[str, Any], task: dict[str, Any], encoding: dict[str, Any]
-) -> str:
+def trained_classes(config: Mapping[str, Any]) -> frozenset[str]:
+    """The classes that the settings of a training choose. Training itself leads to the plain
+    transformer, and to no other.
+    """
+    loops = config.get("model", {}).get("loops", 1)
+    transformer = {"posbench.core.looped.Looped"} if loops > 1 else set()
+    return frozenset(targets(config["task"]) | targets(config["encoding"]) | transformer)
+
+
+def training_hash(config: Mapping[str, Any]) -> str:
     """The hash of the source that trained weights depend on."""
-    return hash_of(trained_by(training), targets(task) | targets(encoding))
+    return hash_of(trained_by(config.get("training", {})), trained_classes(config))
 
 
 def evaluation_hash(extension: dict[str, Any]) -> str:

@@ -91,10 +91,11 @@ class ModelConfig:
     qk_norm: Flag = False  # queries and keys of one length
     output_gate: Flag = False  # on what attention found, before it is projected
     short_conv: Amount = 0  # tokens that a convolution of q, k and v spans, its own too; 0: none
+    loops: Count = 1  # how often all blocks are applied, with the same weights
 
 
 OF_METHODS: dict[str, bool | int] = {
-    name: getattr(ModelConfig(), name) for name in ("qk_norm", "output_gate", "short_conv")
+    name: getattr(ModelConfig(), name) for name in ("qk_norm", "output_gate", "short_conv", "loops")
 }
 """The settings of the model that belong to a method, not to the protocol: what its paper's claim
 rests on beside the encoding. Each has the value at which it is off, as a protocol leaves it.

@@ -24,7 +24,9 @@ from posbench.core.transformer import Transformer
 
 
 class Watched(Wrapper):
-    """An encoding that computes what its host does, and keeps the plan of the last call."""
+    """An encoding that computes what its host does, and keeps the plan of the last call, which is
+    that of the last loop where blocks are applied several times.
+    """
 
     plan: Plan
 
@@ -41,7 +43,7 @@ def watched(model: Transformer) -> tuple[Transformer, list[Watched]]:
 
 @contextmanager
 def without_head(model: Transformer, layer: int, head: int) -> Iterator[None]:
-    """The output of one head counts as 0 for its layer while this context lasts."""
+    """The output of one head counts as 0 for its layer, in every loop, while this context lasts."""
     width = model.head_width
     channels = slice(head * width, (head + 1) * width)
 

@@ -23,6 +23,7 @@ from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.core.encoding import PositionEncoding
 from posbench.core.frequencies import Frequencies
+from posbench.core.looped import Looped
 from posbench.core.transformer import Block, Transformer
 from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.rope import RoPE
@@ -104,6 +105,7 @@ def neox_config(model: Transformer, train_positions: int) -> Any:
         ("qk_norm", first.qk_norm is not None),
         ("output_gate", first.output_gate is not None),
         ("mlp_ratio=0", not first.mlp_ratio),
+        (f"loops={getattr(model.encodings, 'loops', 1)}", isinstance(model, Looped)),
         (f"head_width={model.head_width}", model.num_heads * model.head_width != model.width),
     ):
         if there:
@@ -111,7 +113,7 @@ def neox_config(model: Transformer, train_positions: int) -> Any:
     if extra:
         raise ConfigError(
             f"GPT-NeoX has no model.{', model.'.join(extra)}: it has an MLP, heads that together "
-            "have the width of the model, and nothing else"
+            "have the width of the model, each block once, and nothing else"
         )
     return GPTNeoXConfig(
         vocab_size=model.embedding.num_embeddings,

@@ -9,7 +9,13 @@ from pydantic import Field, field_validator, model_validator
 from posbench.base.content_hash import content_hash
 from posbench.config.command import Command
 from posbench.config.names import MOST_TEXTS, FileName, MethodName, Name, Text
-from posbench.config.provenance import known_hash, targets, trained_by, without_places
+from posbench.config.provenance import (
+    known_hash,
+    targets,
+    trained_by,
+    trained_classes,
+    without_places,
+)
 from posbench.core.row import COUNTED, Loss, Part, Row, Score, View
 from posbench.core.settings import LARGEST_SEED
 
@@ -277,10 +283,8 @@ class Record(Part):
     def source_hashes_today(self) -> tuple[str, str]:
         """The hashes that this code has now."""
         trained, tested = self.sources
-        task, encoding, extension = (
-            frozenset(targets(self.config[part])) for part in ("task", "encoding", "extension")
-        )
-        return known_hash(trained, task | encoding), known_hash(tested, extension)
+        extension = frozenset(targets(self.config["extension"]))
+        return known_hash(trained, trained_classes(self.config)), known_hash(tested, extension)
 
     @property
     def cpu_seconds(self) -> float:

@@ -49,12 +49,14 @@ def _needed(setup: Setup) -> Iterator[tuple[str, str, int]]:
 
 
 def _bytes_of_a_sequence(setup: Setup) -> int:
-    """What a training step keeps of one: of each token and layer two normalised inputs, queries,
-    keys, values and what attention returns, and both sides of the activation of the MLP.
+    """What a training step keeps of one: of each token and layer, as often as it is applied, two
+    normalised inputs, queries, keys, values and what attention returns, and both sides of the
+    activation of the MLP.
     """
     model = setup.config.model
     heads = model.num_heads * model.head_width
-    numbers = model.num_layers * (2 * model.width + 4 * heads + 2 * model.mlp_ratio * model.width)
+    layer = 2 * model.width + 4 * heads + 2 * model.mlp_ratio * model.width
+    numbers = model.num_layers * model.loops * layer
     full = setup.config.training.precision == "32-true"
     return setup.train_positions * numbers * (4 if full else 2)
 

@@ -320,10 +320,10 @@ class Ready:
             setup.model(preparation.longest(setup))
         except IllegalExtension as error:
             method = spec.identity.method
-            legal = ", ".join(legal_encodings(setup.composed.extension)) or "no encoding"
+            legal = ", ".join(legal_encodings(setup.composed.extension))
             raise IllegalExtension(
-                f"extension {method.extension} cannot extend encoding {method.encoding}: {error}; "
-                f"it can extend {legal}"
+                f"extension {method.extension} cannot extend encoding {method.encoding}: {error}"
+                + (f"; it can extend {legal}" if legal else "")
             ) from None
         refuse_wrong_shapes(setup)
         checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)

@@ -84,10 +84,12 @@ class RunSpec:
             identity.method.hash,
             content["seed"],
             _task_version(content["task"].get("_target_"), composed),
-            _source(
-                provenance.trained_by(content["training"]), content["task"], content["encoding"]
+            provenance.known_hash(
+                provenance.trained_by(content["training"]), provenance.trained_classes(content)
             ),
-            _source("posbench.core.evaluation", content["extension"]),
+            provenance.known_hash(
+                "posbench.core.evaluation", frozenset(provenance.targets(content["extension"]))
+            ),
             computing + computing,
         )
         path = files.record_path(content["results_dir"], *names, content["seed"])
@@ -166,10 +168,6 @@ def _task_version(target: str | None, composed: Composition) -> int:
     except Exception:  # building it says what is wrong
         task: Any = OmegaConf.to_container(composed.cfg().task, resolve=True)
         return int(build(task, "task").version)
-
-
-def _source(root: str, *nodes: Mapping[str, Any]) -> str:
-    return provenance.known_hash(root, frozenset[str]().union(*map(provenance.targets, nodes)))
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from posbench.config.legality import supplying_tasks
 from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.core.evaluation import Evaluation, Lengths, nearest
 from posbench.core.extension import Extension
+from posbench.core.looped import Looped, LoopedStack
 from posbench.core.settings import Config, TrainingConfig, checked
 from posbench.core.streams import stream_seed
 from posbench.core.task import Task
@@ -154,13 +155,18 @@ class Setup:
                 layers.append(build(specification, "encoding"))
         return layers
 
+    def stack(self) -> EncodingStack:
+        """The encodings of all layers, tied, with how often a model applies them if not once."""
+        layers, kinds, loops = self.encodings(), len(self.specifications), self.config.model.loops
+        return EncodingStack(layers, kinds) if loops == 1 else LoopedStack(layers, kinds, loops)
+
     def model(self, longest: int = 0) -> Transformer:
         """The untrained model.
 
         `longest` are the positions of the longest sequence between training and the tests, if it
         is longer than those. ConfigError or IllegalExtension says what cannot be built or extended.
         """
-        model, stack = self.config.model, EncodingStack(self.encodings(), len(self.specifications))
+        model, stack = self.config.model, self.stack()
         self._refuse_ids(stack)
         trained = stack.span(self.train_positions + self.shift, training=True)
         spans = {stack.span(length) for length in (self.test_positions, longest) if length}
@@ -174,7 +180,8 @@ class Setup:
             )
         for positions in spans:
             self.extension.extend(stack, trained, positions)  # refuse now, not after training
-        return Transformer(
+        made = Looped if isinstance(stack, LoopedStack) else Transformer
+        return made(
             self.task.vocab_size,
             model.width,
             model.num_layers,
@@ -223,8 +230,7 @@ class Setup:
     @functools.cached_property
     def source_hash(self) -> str:
         """The hash of the code that trains."""
-        training, task, encoding = (self.nodes[name] for name in ("training", "task", "encoding"))
-        return provenance.training_hash(training, task, encoding)
+        return provenance.training_hash(self.nodes)
 
     @functools.cached_property
     def evaluation_hash(self) -> str:

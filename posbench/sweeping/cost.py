@@ -189,7 +189,7 @@ class Costs:
 def multiplications(config: Mapping[str, Any], positions: int) -> float:
     """Multiplications of a training step, up to a factor that is the same for all of them.
 
-        batch * T * layers * (4 D W + 2 r D^2 + 2 T W)
+        batch * T * layers * loops * (4 D W + 2 r D^2 + 2 T W)
 
     T tokens of a sequence on average, width D, W = heads times their width, r the MLP's ratio:
     projections, MLP, scores. Sequences that are not packed are drawn between two lengths, so they
@@ -202,7 +202,8 @@ def multiplications(config: Mapping[str, Any], positions: int) -> float:
     tokens = positions * (1 + shortest) / 2
     width, heads = model["width"], model["num_heads"] * model["head_width"]
     token = 4 * width * heads + 2 * model["mlp_ratio"] * width**2 + 2 * tokens * heads
-    return float(training["batch_size"] * tokens * model["num_layers"] * token)
+    layers = model["num_layers"] * model.get("loops", 1)
+    return float(training["batch_size"] * tokens * layers * token)
 
 
 @dataclass(frozen=True)
