@@ -212,6 +212,7 @@ def check(subject: type | str | Path, *words: str, **settings: Any) -> pd.DataFr
     from posbench.check import command
 
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_sentences([], []))
         own: list[Path] = []
         if isinstance(subject, type):
             found = OwnClass(subject)
@@ -260,10 +261,11 @@ def compare(
     from posbench.boards.compare.command import compared
 
     if isinstance(subject, type):
-        found = OwnClass(subject)
-        if found.folder_with_yaml() is None:
-            print(f"Written: {found.write(found.folder, {})}")
-        subject = found.folder / found.group / f"{found.name_in(found.folder)}.yaml"
+        with _sentences([], []):
+            found = OwnClass(subject)
+            if found.folder_with_yaml() is None:
+                print(f"Written: {found.write(found.folder, {})}")
+            subject = found.folder / found.group / f"{found.name_in(found.folder)}.yaml"
     given = [str(subject), *words]
     options = [*["--quick"] * quick, "--board", board, *["--no-training"] * (not train)]
     options += ["--against", str(against)] if against is not None else []
@@ -280,9 +282,11 @@ class OwnClass:
         module = sys.modules.get(cls.__module__)
         file = getattr(module, "__file__", None)
         if cls.__module__ == "__main__" or file is None:
+            name = _snake(cls.__name__)
             raise PosbenchError(
-                f"{cls.__name__} is in no module that another process can import: write it into a "
-                f"file, as mine/{_snake(cls.__name__)}.py, and import it from there"
+                f"{cls.__name__} is in no file, and a record has the hash of its source: write it "
+                f"into one, as {name}.py, and import it from there (in a notebook, %%writefile "
+                f"{name}.py as the first line of a cell does that)"
             )
         parts = cls.__module__.split(".")
         levels = len(parts) - (Path(file).name != "__init__.py")

@@ -182,6 +182,20 @@ def named(name: str) -> Callable[..., Any]:
     return (encoding if name in own_names("encoding") else extension)(name)
 
 
+ARGUMENTS = """
+
+Args:
+    num_heads: heads of queries
+    head_width: channels of a head
+    trained: positions of the longest training sequence
+    longest: of the longest test; 8 times `trained`, if it is left out
+    num_kv_heads: heads of keys and values; any that divides num_heads, if it is left out
+    model_width: channels of x; num_heads * head_width, if it is left out
+
+All others are settings of the encoding."""
+"""What `help` says of the arguments that all encodings have, see `posbench.position.Sizes`."""
+
+
 class Written(str):
     """A default as the YAML has it, where it follows from sizes or is a whole encoding."""
 
@@ -208,7 +222,8 @@ def _described(
         [*parameters, *settings], return_annotation=returned
     )
     target = content.get("_target_")
-    function.__doc__ = inspect.getdoc(class_of_run(target)) if target else f"The pattern {name}."
+    said = inspect.getdoc(class_of_run(target)) if target else f"The pattern {name}."
+    function.__doc__ = f"{said}{ARGUMENTS if parameters else ''}"
     return function
 
 

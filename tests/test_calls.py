@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
+import pydoc
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,9 @@ import posbench
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.calls import written
 from posbench.config.folders import own_names
+from posbench.encodings.rope import RoPE
+from posbench.position import Sizes
+from posbench.running.console import Console
 
 TIMES = ("cpu_seconds", "gpu_seconds", "wall_seconds")
 SMALL = {"protocol": "smoke"}
@@ -62,6 +68,16 @@ def test_frames_have_every_name_with_what_the_reference_says() -> None:
 def test_settings_are_in_the_signature() -> None:
     parameters = inspect.signature(posbench.rope).parameters
     assert parameters["base"].default == 10_000 and parameters["layout"].default == "half"
+    assert "layout" in inspect.signature(RoPE).parameters, "and in that of the class"
+
+
+def test_help_shows_settings_sizes_and_the_formula() -> None:
+    shown = pydoc.render_doc(posbench.rope, renderer=pydoc.plaintext)
+    assert "*, base=10000, layout='half') -> posbench.position.Position" in shown
+    assert r"e^{\,\mathrm{i}(i-j)\theta_m}" in shown
+    for each in dataclasses.fields(Sizes):
+        assert f"    {each.name}: " in shown, "every size is explained"
+    assert "head_width:" not in pydoc.render_doc(posbench.yarn), "an extension has no sizes"
 
 
 def test_importing_is_quick() -> None:
@@ -228,6 +244,27 @@ def test_a_class_of_no_module_is_refused() -> None:
         posbench.check(dict)
     with pytest.raises((PosbenchError, ConfigError), match="encoding=ropee is unknown"):
         posbench.check("encoding=ropee")
+
+
+@pytest.mark.parametrize("call", [posbench.check, posbench.compare])
+def test_a_class_of_a_notebook_is_refused_with_one_sentence(call: Callable[[type], Any]) -> None:
+    """As Jupyter has it, which shows the sentence in the place of a traceback."""
+    exec(DECAY, space := {"__name__": "__main__"})  # type: ignore[var-annotated]
+    with pytest.raises(PosbenchError) as raised:
+        call(space["SlowDecay"])
+    said = str(raised.value)
+    assert "write it into one, as slow_decay.py, and import it from there" in said
+    assert "%%writefile slow_decay.py" in said
+    assert raised.value._render_traceback_() == [said]  # type: ignore[attr-defined]
+
+
+def test_in_a_notebook_lines_go_where_the_output_goes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There rich would show each by itself, and `progress=False` would hide nothing."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    Console().say("a line")
+    assert capsys.readouterr().out == "a line\n"
 
 
 @pytest.mark.slow

@@ -4,11 +4,15 @@ a word, and what they write lies in the results folder.
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
+import html
 import http.server
 import importlib.util
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -23,6 +27,7 @@ import numpy as np
 import pytest
 import yaml
 from offered import CONF
+from omegaconf import DictConfig, OmegaConf
 from processes import started, succeeded, without_seconds
 
 from posbench.base.errors import ConfigError
@@ -179,9 +184,10 @@ class Kept:
         for each in of["config"]:
             self.config |= each["update"]
         self.files = [path.name for path in folder.glob("files/media/*/*")]
+        self.records = [each for each in of["artifact"] if each["type"] == "record"]
 
 
-USED = ("run", "history", "metric", "summary", "config")
+USED = ("run", "history", "metric", "summary", "config", "artifact")
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +247,30 @@ def test_wandb_has_the_summary_the_cells_and_the_depth_map(
     table, picture = (next(n for n in run.files if n.startswith(k)) for k in ("cells", "depth_map"))
     assert table.endswith(".json") and picture.endswith(".png")
     assert run.summary["cells.nrows"] == len(MULTIPLES)
+
+
+@pytest.mark.slow
+def test_wandb_has_the_record_and_its_page_as_one_artifact(
+    wandb_sweep: Sweep, kept: dict[str, Kept]
+) -> None:
+    for method, run in kept.items():
+        path = wandb_sweep[0] / f"results/local/records/smoke/passkey/{method}/seed=0.json"
+        (found,) = run.records
+        assert found["name"] == f"record-{run.run['run_id']}" and found["finalize"]
+        held = {
+            each["path"]: (each["digest"], Path(each["local_path"]))
+            for each in found["manifest"]["contents"]
+        }
+        assert sorted(held) == ["page.html", "record.json"]
+        content = path.read_bytes()
+        digest = base64.b64encode(hashlib.md5(content).digest()).decode()
+        assert held["record.json"][0] == digest, "byte for byte what the results folder has"
+        assert held["record.json"][1].read_bytes() == content, "W&B has a copy to send"
+        said = held["page.html"][1].read_text()
+        assert f"{method} on passkey, smoke, seed 0" in said
+        assert html.escape(files.read(path).command) in said and "<svg" in said
+        asked = re.findall(r'(?:src|href)="([^"]*)"', said)
+        assert asked and all(each.startswith(("#", "data:")) for each in asked), "it loads nothing"
 
 
 def _one_run(folder: Path, machine: bool) -> None:
@@ -335,6 +365,7 @@ def test_a_run_that_is_killed_and_goes_on_is_one_wandb_run_with_one_curve(tmp_pa
         found[name] = [Kept(folder) for folder in folders]
     ids = {run.run["run_id"] for runs in found.values() for run in runs}
     assert len(ids) == 1 and "resume" not in ids
+    assert [len(run.records) for run in found["killed"]] == [0, 1], "one record, one artifact"
 
     def curve(runs: list[Kept], names: set[str]) -> list[dict[str, float]]:
         rows = [row for run in runs for row in run.rows]
@@ -564,22 +595,47 @@ def test_there_must_be_something_to_upload(
 # -- a W&B sweep -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_an_agent_makes_a_command_of_the_sweep_that_posbench_understands() -> None:
+SWEEPS = sorted(path.name for path in CONF.glob("wandb_*.yaml"))
+
+
+def an_agents(sweep: dict[str, Any], chosen: dict[str, Any]) -> DictConfig:
+    """What posbench understands of the command that an agent makes of values."""
     agent = pytest.importorskip("wandb.sdk.launch.sweeps.utils")
-    sweep = yaml.safe_load((CONF / "wandb_sweep.yaml").read_text())
-    chosen = {
-        name: {"value": each["value"] if "value" in each else each["values"][0]}
+    fixed = {
+        name: each["value"] if "value" in each else each.get("values", [None])[0]
         for name, each in sweep["parameters"].items()
     }
-    words = agent.create_sweep_command_args({"args": chosen})["args_no_hyphens"]
-    fixed = [word for word in sweep["command"] if "$" not in word and "=" in word]
-    cfg = compose(*fixed, *words).cfg()
-    assert (cfg.seed, cfg.logger.offline, cfg.force) == (0, False, True)
+    args = {name: {"value": value} for name, value in (fixed | chosen).items()}
+    words = agent.create_sweep_command_args({"args": args})["args_no_hyphens"]
+    own = [word for word in sweep["command"] if "$" not in word and "=" in word]
+    return compose(*own, *words).cfg()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SWEEPS)
+def test_an_agent_makes_a_command_of_a_sweep_that_posbench_understands(name: str) -> None:
+    sweep = yaml.safe_load((CONF / name).read_text())
     assert sweep["metric"]["name"] in told.summary(measured())
-    for task in sweep["parameters"]["task"]["values"]:
+    drawn = {key: each for key, each in sweep["parameters"].items() if "distribution" in each}
+    for end in ("min", "max"):
+        chosen = {key: each[end] + 0.5 for key, each in drawn.items()}
+        cfg = an_agents(sweep, chosen)
+        assert (cfg.seed, cfg.logger.offline, cfg.force) == (0, False, True)
+        assert all(OmegaConf.select(cfg, key) == value for key, value in chosen.items())
+    for task in sweep["parameters"]["task"].get("values", []):
         for method in sweep["parameters"]["method"]["values"]:
             assert task in own_names("task") and method in own_names("method")
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_sweep_is_as_wandbs_own_schema_wants_it(name: str) -> None:
+    """The library `sweeps` has the schema by which W&B's server reads these files, and draws."""
+    sweeps = pytest.importorskip("sweeps", reason="pip install --no-deps sweeps jsonref jsonschema")
+    sweep = yaml.safe_load((CONF / name).read_text())
+    assert sweeps.schema_violations_from_proposed_config(sweep) == []
+    assert sweeps.schema_violations_from_proposed_config(sweep | {"method": "guess"}) != []
+    (drawn,) = sweeps.next_runs(sweep, [])
+    assert an_agents(sweep, {key: each["value"] for key, each in drawn.config.items()}).task
 
 
 # -- TensorBoard and Trackio -----------------------------------------------------------------------

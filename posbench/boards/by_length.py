@@ -92,14 +92,24 @@ def _half_widths(values: pd.core.groupby.SeriesGroupBy) -> pd.Series:
 
 
 def lengths_csv(lines: pd.DataFrame) -> str:
-    """leaderboard.csv: a line a row of a task and test length."""
+    """leaderboard.csv: see `lengths_frame`."""
+    return csv(lengths_frame(lines))
+
+
+def lengths_frame(lines: pd.DataFrame) -> pd.DataFrame:
+    """A line a row of a task and test length."""
     first = ["protocol_name", "task_name", "measure", "row", "class", "multiple", "test_length"]
     rest = [name for name in lines if name not in first]
-    return _csv(lines[[*first, *rest]])
+    return _renamed(lines[[*first, *rest]])
 
 
 def runs_csv(measured: Measured) -> str:
-    """runs.csv: a line a run, with the measures by which rows are ranked."""
+    """runs.csv: see `runs_frame`."""
+    return csv(runs_frame(measured))
+
+
+def runs_frame(measured: Measured) -> pd.DataFrame:
+    """A line a run, with the measures by which rows are ranked."""
     once = measured.lengths.drop_duplicates(SHOWN)
     more = ["solved_step", "parameters", "train_gpu_seconds", "training_hash", "method_hash"]
     again = ["steps_to_gate", "multiplications"]  # the first is `solved_step`
@@ -109,13 +119,13 @@ def runs_csv(measured: Measured) -> str:
     for name in ("learned", "trained"):
         runs[name] = runs[name].astype(object).where(runs["in_distribution"].notna())
     found = runs.merge(once[[*SHOWN, *more]], on=SHOWN, how="left")
-    return _csv(found.sort_values(SHOWN, kind="stable"))
+    return _renamed(found.sort_values(SHOWN, kind="stable"))
 
 
-def _csv(table: pd.DataFrame) -> str:
+def _renamed(table: pd.DataFrame) -> pd.DataFrame:
     named = {"protocol_name": "protocol", "task_name": "task", "row": "method"}
     named["cpu_seconds"] = "train_cpu_seconds"
-    return csv(table.rename(columns=named))
+    return table.rename(columns=named)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ class Console:
     """Writes to the terminal, or to a file."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
-        self.terminal = Terminal(file=file, soft_wrap=True, highlight=False)
+        # In a notebook, rich would show each line by itself, past whoever redirects the output.
+        self.terminal = Terminal(file=file, soft_wrap=True, highlight=False, force_jupyter=False)
 
     def say(self, sentence: str) -> None:
         self.terminal.print(printable(sentence), markup=False)

@@ -23,7 +23,7 @@ def make(spec: RunSpec, file: IO[str] | None = None) -> None:
         print(remark(record, spec.path), file=file)
         if not record.diverged:
             base = None if record.plain else WithoutExtension(record, spec.results_dir).rows()
-            terminal = Terminal(file=file, soft_wrap=True, highlight=False)
+            terminal = Terminal(file=file, soft_wrap=True, highlight=False, force_jupyter=False)
             terminal.print(table(record, base))
         return
     from posbench.running import run

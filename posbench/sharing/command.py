@@ -7,7 +7,7 @@ posbench records bundle mine.tar.gz --config-dir mine    your own, and their cod
 posbench records accept mine.tar.gz         look at a bundle that was sent to you
 posbench records columns                    what each column of `load` means
 posbench records upload results/main        past records to W&B, without a training
-posbench records export results/main --to out    a data set: Parquet files and a card
+posbench records export results/main --to out    a data set and a site, to be pushed as they are
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     _add_bundle(commands.add_parser("bundle", help="one file of your records and their code"))
     _add_accept(commands.add_parser("accept", help="check a bundle, and say what it would add"))
     _add_upload(commands.add_parser("upload", help="send past records to W&B"))
-    _add_export(commands.add_parser("export", help="write a data set"))
+    _add_export(commands.add_parser("export", help="write a data set and a site"))
     columns = commands.add_parser("columns", help="say what the columns of the long table mean")
     columns.set_defaults(carry_out=_show_columns)
     chosen = parser.parse_args(arguments)
@@ -359,7 +359,7 @@ def _add_export(command: argparse.ArgumentParser) -> None:
     command.set_defaults(carry_out=_export)
     help = "with records, default: %(default)s"
     command.add_argument("source", type=Path, nargs="?", default=LOCAL, metavar="folder", help=help)
-    command.add_argument("--to", dest="target", type=Path, help="gets dataset/; needed")
+    command.add_argument("--to", dest="target", type=Path, help="gets dataset/ and site/; needed")
 
 
 def _export(chosen: argparse.Namespace) -> int:
@@ -372,5 +372,7 @@ def _export(chosen: argparse.Namespace) -> int:
         raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
     with writing_to(chosen.target):
         dataset.write(found, chosen.target / "dataset")
-    print(f"Written: {chosen.target}/dataset, for a dataset hub: push it as it is.")
+        dataset.write_site(chosen.source, chosen.target / "site")
+    print(f"Written: {chosen.target}/dataset, for a dataset hub or Zenodo: push it as it is.")
+    print(f"Written: {chosen.target}/site, for any static host: its page is index.html.")
     return 0

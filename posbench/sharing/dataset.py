@@ -1,17 +1,31 @@
-"""Records as a data set: Parquet files, and a card that says what is in them."""
+"""Records as two folders that can be pushed as they are: a data set, and a site.
+
+    dataset/    Parquet files, a card for dataset hubs, CITATION.cff, .zenodo.json for Zenodo
+    site/       the board as index.html, and its tables; for any static host
+
+The card of the site makes it a static Space of a hub. The data set has no eval.yaml, by which a hub
+counts a data set as a benchmark: that names a framework of a list that the hub keeps, and posbench
+is none of these.
+"""
 
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+import yaml  # type: ignore[import-untyped]
 
+import posbench
 from posbench.base.disk import write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import agreeing, counted
-from posbench.records import tables
+from posbench.boards.by_length import by_length, lengths_frame, runs_frame
+from posbench.boards.generated import board_of, generate
+from posbench.boards.measured import Measured
+from posbench.records import files, tables
 from posbench.records.record import Record
 from posbench.showing.table import pipes
 from posbench.statistics.aggregates import PRETRAINED, is_pretrained
@@ -20,8 +34,13 @@ CONFIGURATIONS = {
     "cells": "one row a run and test length: what was measured, and of which run",
     "views": "one row a run, test length and bin: accuracy and loss by distance, depth or position",
     "choices": "one row a run that chose settings, which stand in `chosen` as JSON",
+    "runs": "one row a run, with the measures that rank it: what it learned, its area and reach",
+    "rows": "one row a method, task and test length: means over seeds, with their intervals",
 }
 """Name of a file and of its configuration -> what a row is."""
+TITLE = "posbench results"
+AUTHORS = "The posbench developers"
+KEYWORDS = ["position-encoding", "length-generalization", "transformers", "benchmark"]
 SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 1_000_000: "100K<n<1M"}
 
 
@@ -29,11 +48,19 @@ def frames(found: Sequence[Record]) -> dict[str, pd.DataFrame]:
     """The tables by the name of their configuration."""
     chosen = tables.choices(found)
     chosen["chosen"] = [json.dumps(each, sort_keys=True) for each in chosen["chosen"]]
-    return {"cells": tables.table(found), "views": tables.views(found), "choices": chosen}
+    cells = tables.table(found)
+    measured = Measured.of(cells)
+    return {
+        "cells": cells,
+        "views": tables.views(found),
+        "choices": chosen,
+        "runs": runs_frame(measured),
+        "rows": lengths_frame(by_length(measured)),
+    }
 
 
 def write(found: Sequence[Record], folder: Path) -> list[Path]:
-    """Write data/*.parquet and README.md; the same records give the same bytes.
+    """Write data/*.parquet and what describes them; the same records give the same bytes.
 
     A table without rows is left out: hubs refuse a file that they cannot tell the types of.
     """
@@ -45,9 +72,57 @@ def write(found: Sequence[Record], folder: Path) -> list[Path]:
     paths = [folder / "data" / f"{name}.parquet" for name in made]
     for path, frame in zip(paths, made.values(), strict=True):
         write_whole(path, frame.to_parquet(None, engine="pyarrow", index=False), folder)
-    card = folder / "README.md"
-    write_whole(card, _card(made))
-    return [*paths, card]
+    described = {
+        "README.md": _card(made),
+        "CITATION.cff": _citation(made["cells"]),
+        ".zenodo.json": _deposit(made["cells"]),
+    }
+    for name, text in described.items():
+        write_whole(folder / name, text)
+    return [*paths, *(folder / name for name in described)]
+
+
+def _said(cells: pd.DataFrame) -> str:
+    """What the data are, in sentences."""
+    runs = cells.drop_duplicates(tables.RUN)
+    counts = ", ".join(
+        counted(cells[column].nunique(), column) for column in ("method", "task", "seed")
+    )
+    return (
+        "How transformer position encodings, and extensions of them, do at lengths beyond those "
+        f"that they were trained on: {counted(len(runs), 'run')}, {counts}. {_trained(runs)}"
+    )
+
+
+def _citation(cells: pd.DataFrame) -> str:
+    """CITATION.cff, see citation-file-format.github.io; GitHub and Zenodo read it."""
+    content = {
+        "cff-version": "1.2.0",
+        "title": TITLE,
+        "message": "If you use these data, please cite them, and the papers of the methods.",
+        "type": "dataset",
+        "authors": [{"name": AUTHORS}],
+        "abstract": _said(cells),
+        "keywords": KEYWORDS,
+        "version": posbench.__version__,
+        "license": "Apache-2.0",
+    }
+    return str(yaml.safe_dump(content, sort_keys=False, width=1000))
+
+
+def _deposit(cells: pd.DataFrame) -> str:
+    """.zenodo.json, the metadata of a deposit."""
+    content = {
+        "title": TITLE,
+        "upload_type": "dataset",
+        "description": _said(cells),
+        "creators": [{"name": AUTHORS}],
+        "keywords": KEYWORDS,
+        "version": posbench.__version__,
+        "access_right": "open",
+        "license": "Apache-2.0",
+    }
+    return json.dumps(content, indent=1) + "\n"
 
 
 def _trained(runs: pd.DataFrame) -> str:
@@ -77,19 +152,14 @@ def _card(made: dict[str, pd.DataFrame]) -> str:
     front = [
         "---",
         "license: apache-2.0",
-        "pretty_name: posbench results",
-        "tags: [position-encoding, length-generalization, transformers, benchmark]",
+        f"pretty_name: {TITLE}",
+        f"tags: [{', '.join(KEYWORDS)}]",
         f"size_categories: ['{size}']",
         "configs:",
     ]
     for name in made:
         front += [f"- config_name: {name}", f"  data_files: data/{name}.parquet"]
         front += ["  default: true"] if name == "cells" else []
-    runs = cells.drop_duplicates(tables.RUN)
-    runs_of_all = counted(len(runs), "run")
-    counts = ", ".join(
-        counted(cells[column].nunique(), column) for column in ("method", "task", "seed")
-    )
     documented = [
         [f"`{column}`", *said]
         for column, *said in tables.documentation().itertuples(index=False, name=None)
@@ -97,10 +167,9 @@ def _card(made: dict[str, pd.DataFrame]) -> str:
     text = [
         "---",
         "",
-        "# posbench results",
+        f"# {TITLE}",
         "",
-        "How transformer position encodings, and extensions of them, do at lengths beyond those "
-        f"that they were trained on: {runs_of_all}, {counts}. {_trained(runs)}",
+        _said(cells),
         "",
         *(
             f"- `{name}`: {CONFIGURATIONS[name]}; {counted(len(frame), 'row')}"
@@ -125,3 +194,35 @@ def _card(made: dict[str, pd.DataFrame]) -> str:
         "Written by `posbench records export`.",
     ]
     return "\n".join([*front, *text]) + "\n"
+
+
+# -- the site --------------------------------------------------------------------------------------
+
+SPACE = f"""---
+title: {TITLE}
+sdk: static
+app_file: index.html
+license: apache-2.0
+---
+
+The page is one file, which loads nothing. Written by `posbench records export`.
+"""
+"""The card by which a hub serves the folder."""
+
+
+def write_site(source: Path, folder: Path) -> list[Path]:
+    """Write the board of a folder of records, and its tables.
+
+    It is made in a folder away from all others, so that it has no link to what is not pushed with
+    it.
+    """
+    held = files.read_folder(source).whole()
+    with tempfile.TemporaryDirectory() as alone:
+        if (about := source / "about.md").is_file():
+            (Path(alone) / about.name).write_bytes(about.read_bytes())
+        made = generate(Path(alone), held.records, held.audits, board_of(source, None))
+    pages = {**made.pages, "README.md": SPACE}
+    pages["index.html"] = pages.pop("leaderboard.html")
+    for name, text in pages.items():
+        write_whole(folder / name, text)
+    return [folder / name for name in pages]

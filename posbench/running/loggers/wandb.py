@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,10 +12,14 @@ from typing import Any, ClassVar
 import wandb
 from lightning.pytorch.loggers import WandbLogger
 
+from posbench.records import files
 from posbench.records.record import Record
 from posbench.running.loggers import metrics
 from posbench.running.loggers.metrics import About
 from posbench.showing import figures as depth_map
+from posbench.showing.figures import PlottedCurve, score_by_length
+from posbench.showing.pages import Chapter, Page, Picture
+from posbench.showing.table import Line, Markdown, Table, code, number
 
 STEP = metrics.STEP
 MULTIPLE = metrics.tested("multiple")
@@ -48,11 +53,12 @@ class Wandb(WandbLogger):
     A run has the id of what it finds, so one that is stopped and goes on is one W&B run, in as many
     files as it was begun. W&B sends these in their order.
 
-    What is sent are names, settings, curves and scores, and the versions of W&B and Python. With
-    `machine` W&B also adds what it gathers by itself: the name of the host, the path of the
+    What is sent are names, settings, curves and scores, the record with its page as files, and the
+    versions of W&B and Python. The record names the kind of CPU or GPU and the version of torch.
+    With `machine` W&B also adds what it gathers by itself: the name of the host, the path of the
     interpreter, the command line, the user, the packages, the console and curves of the system.
-    A run that is kept offline has the path at which W&B keeps a copy of its table; `wandb sync`
-    reads it there and sends the table alone.
+    A run that is kept offline has the paths at which W&B keeps copies of its table and files;
+    `wandb sync` reads them there and sends what they hold.
     """
 
     unreachable: ClassVar[bool] = False
@@ -118,7 +124,7 @@ class Wandb(WandbLogger):
             self.experiment.log({**metrics, STEP: step}, step=step)
 
     def log_record(self, record: Record) -> None:
-        """The tests on their axis, all cells as a table, the depth map, the summary."""
+        """The tests on their axis, all cells as a table, the depth map, the summary, the files."""
         try:
             self._log_record(record)
         except Exception as error:  # whatever W&B meets, the record is written
@@ -136,6 +142,7 @@ class Wandb(WandbLogger):
         if (picture := depth_map.pixels(record.rows, record.views)) is not None:
             last[metrics.DEPTH_MAP] = wandb.Image(picture, caption=record.method.label)
         run.log(last, step=step, commit=True)
+        run.log_artifact(artifact(record, f"record-{run.id}"))
         run.summary.update(metrics.summary(record))
         run.tags = (*run.tags, *({record.method_class} - set(run.tags)))
 
@@ -185,3 +192,43 @@ class Wandb(WandbLogger):
 def _known(settings: dict[str, Any]) -> dict[str, Any]:
     """Those that this version of W&B has."""
     return {name: value for name, value in settings.items() if name in wandb.Settings.model_fields}
+
+
+# -- the record as a file, and a page of it --------------------------------------------------------
+
+
+def artifact(record: Record, name: str) -> wandb.Artifact:
+    """The record as the results folder has it, and its page."""
+    found = wandb.Artifact(name, type="record", description=About.of(record, record.seed).title)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "record.json"
+        files.write(record, path)
+        found.add_file(str(path))  # W&B keeps a copy
+        path = Path(folder) / "page.html"
+        path.write_text(page(record), encoding="utf-8")
+        found.add_file(str(path))
+    return found
+
+
+def page(record: Record) -> str:
+    """One file that needs no network: the scores by length, the summary and the command."""
+    tested = [row for row in record.rows if row.multiple >= 1]
+    multiples, scores = [row.multiple for row in tested], [row.score for row in tested]
+    unknown = [float("nan")] * len(tested)
+    curve = PlottedCurve(record.method.label, 0, multiples, scores, unknown)
+    picture: str = score_by_length([curve], multiples, "score", record.measure)
+    lengths = [
+        Line(f"{row.multiple:g}x", [str(row.test_length), number(row.score), f"{row.loss:.4g}"])
+        for row in record.rows
+    ]
+    summary = [
+        Line(name, [f"{value:.4g}" if isinstance(value, float) else str(value)])
+        for name, value in metrics.summary(record).items()
+    ]
+    chapters = [
+        Chapter("By length", [Table.of(["length", "n", record.measure, "loss"], lengths)]),
+        Chapter("Summary", [Table.of(["name", "value"], summary)]),
+        Chapter("Made by", [Markdown(code(record.command))]),
+    ]
+    title, foot = About.of(record, record.seed).title, [Markdown("Made by posbench of one record.")]
+    return Page(title, chapters, foot, picture=Picture(picture)).html()
