@@ -104,7 +104,7 @@ def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     [line] = [each for each in said(everything) if each.startswith("- Of what they have learned")]
     assert "`nope` reaches furthest among 4 rows: .91 (95 % " in line
     assert "on 4 of 4 tasks, learned by 16 of 16 trainings. 1 row is not shown to differ" in line
-    assert "the next less `nope`: `alibi` -.01 (" in line
+    assert "`alibi` less `nope` is -.01 (" in line
     assert "2 rows differ from it: the highest is `t5` (.57), -.35 (-." in line
     assert line.endswith("[Encodings](leaderboard.md#encodings)")
 
@@ -146,7 +146,7 @@ def test_extensions_are_told_at_each_length_on_what_their_host_learned(
     """Of an extension the score at 1x does not count: its training has learned or not."""
     [four] = [line for line in said(everything) if line.startswith("- At 4x, on `rope`")]
     assert "`rope_yarn` is highest: .80 (95 % " in four and "learned by 16 of 16 trainings" in four
-    assert "`rope` without an extension is at .20, a difference of -.60 (-.60, 4 tasks)" in four
+    assert "`rope` without an extension is at .20, and its difference to the first is -.60" in four
     assert "3 of 3 others are shown to differ from it." in four
     lost = [changed(each, LOST) if each.method.extension == "yarn" else each for each in everything]
     [_, hosted] = standings(lost)

@@ -63,10 +63,7 @@ def some_records() -> list[Record]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("board")
-    save(folder, *some_records())
-    assert leaderboard.main([str(folder)], emit=lambda line: None) == 0
-    return folder
+    return write(tmp_path_factory.mktemp("board"), *some_records()).parent
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +74,13 @@ def text(folder: Path) -> str:
 @pytest.fixture(scope="module")
 def data(folder: Path) -> dict[str, Any]:
     return held_by(folder / "leaderboard.html")
+
+
+def write(folder: Path, *made: Record) -> Path:
+    """The page of a folder, with these records beside those that it has."""
+    save(folder, *made)
+    assert leaderboard.main([str(folder)], emit=lambda line: None) == 0
+    return folder / "leaderboard.html"
 
 
 def held_by(page: Path) -> dict[str, Any]:
@@ -204,8 +208,7 @@ def test_a_row_says_how_it_is_explained_and_where_it_was(tmp_path: Path) -> None
         path = explanation_path("cpu", "copy", [changed_row.method.slug], seed)
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
-    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
-    rows = {row["name"]: row for row in held_by(tmp_path / "leaderboard.html")["rows"]}
+    rows = {row["name"]: row for row in held_by(write(tmp_path))["rows"]}
     assert rows["ceiling"]["explain"] == "", "another model at each length"
     assert rows["pi@gpt2"]["explain"] == "", "a model that posbench did not train"
     command = rows["nope"]["command"]
@@ -228,9 +231,7 @@ def test_each_class_has_its_own_text(tmp_path: Path) -> None:
         )
         for name, (one, other) in (targets | {"mine": ("mine.rope.RoPE", of_extension)}).items()
     ]
-    save(tmp_path, *made)
-    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
-    data = held_by(tmp_path / "leaderboard.html")
+    data = held_by(write(tmp_path, *made))
     classes = {row["name"]: row["classes"] for row in data["rows"]}
     window = "SlidingWindow"
     assert classes == {
@@ -247,9 +248,9 @@ def test_settings_of_layers_in_turn_are_shown_one_by_one(tmp_path: Path) -> None
     window = {"_target_": "posbench.encodings.sliding_window.SlidingWindow", "window": 5}
     layers = [window | {"host": host}, {"_target_": "posbench.encodings.nope.NoPE"}]
     encoding = {"layers": layers, "factors": [1.0, 2.0], "map": "x" * 60}
-    save(tmp_path, plain(changed(record("rope_window_nope"), {"config.encoding": encoding})))
-    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
-    [row] = held_by(tmp_path / "leaderboard.html")["rows"]
+    [row] = held_by(
+        write(tmp_path, plain(changed(record("rope_window_nope"), {"config.encoding": encoding})))
+    )["rows"]
     assert row["settings"] == [
         "layers.0.window=5",
         "layers.0.host.base=10000",
@@ -360,8 +361,7 @@ def test_two_names_of_the_same_settings_are_two_rows_with_their_own_details(tmp_
         page = tmp_path / explanation_path(*names, [each.method.slug], each.seed)
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text("why")
-    assert leaderboard.main([str(tmp_path)], emit=lambda _: None) == 0
-    content = held_by(tmp_path / "leaderboard.html")
+    content = held_by(write(tmp_path))
     rows = {row["name"]: row for row in content["rows"]}
     assert {name: row["command"] for name, row in rows.items()} == {
         each.method.name: each.command for each in made
@@ -405,22 +405,19 @@ def test_no_name_ends_the_data() -> None:
 
 def test_the_page_of_a_smoke_run_says_first_that_its_numbers_mean_nothing(tmp_path: Path) -> None:
     for protocol in ("smoke", "cpu"):
-        save(tmp_path / protocol, record("rope", protocol=protocol))
-        assert leaderboard.main([str(tmp_path / protocol)], emit=lambda line: None) == 0
-        page = (tmp_path / protocol / "leaderboard.html").read_text(encoding="utf-8")
+        path = write(tmp_path / protocol, record("rope", protocol=protocol))
+        page = path.read_text(encoding="utf-8")
         above = page[: page.index("</header>")]
         assert ("its accuracies mean nothing" in above) == (protocol == "smoke")
 
 
 def test_a_folder_without_a_score_at_8x_is_ranked_to_its_longest_length(tmp_path: Path) -> None:
-    save(tmp_path, *a_records())
     measured = Measured.of(tables.table(a_records()))
     [standing] = standings_without_board(measured)
     assert standing.longest == 2.0
     # From 1 to .5 over the logarithm of the length; chance is .001.
     assert standing.summary.loc["rope", "reaches"] == pytest.approx(0.75, abs=1e-3)
-    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
-    assert "Areas end at 2x." in (tmp_path / "leaderboard.html").read_text(encoding="utf-8")
+    assert "Areas end at 2x." in write(tmp_path, *a_records()).read_text(encoding="utf-8")
 
 
 def test_areas_to_a_common_length_are_over_true_multiples() -> None:
@@ -459,8 +456,7 @@ def a_records() -> list[Record]:
 def test_the_whole_main_board_fits_into_one_page(tmp_path: Path) -> None:
     """Of three seeds; another two add about 12 % to the size."""
     assert full_size.write(tmp_path / "main") > 8_000
-    assert leaderboard.main([str(tmp_path / "main")], emit=lambda line: None) == 0
-    assert (tmp_path / "main/leaderboard.html").stat().st_size < 2.2e6
+    assert write(tmp_path / "main").stat().st_size < 2.2e6
 
 
 # -- pictures and LaTeX ----------------------------------------------------------------------------
@@ -558,9 +554,9 @@ def shown(page: Page) -> list[list[str]]:
 
 @pytest.mark.slow
 def test_the_page_opens_without_an_error_and_asks_for_nothing(page: Page) -> None:
-    for tab in page.run("Object.keys(PICTURES)"):
-        page.run(f"one('#tab-{tab}').click()")
-        assert page.run("one('#picture').textContent.length") > 20, tab
+    assert page.run("all('#picture path.curve').length") == 3
+    page.run("controls.section.value = 1; picture()")
+    assert page.run("all('#picture path.curve title').map(each => each.textContent)") == ["t5"]
     assert page.errors == []
     assert [url for url in page.requests if not url.startswith("file:")] == []
 
@@ -604,10 +600,28 @@ def test_a_task_and_a_length_give_a_column_of_their_own(page: Page) -> None:
 
 
 @pytest.mark.slow
+def test_columns_are_chosen_in_all_ranked_tables(page: Page) -> None:
+    visible = (
+        "all('.ranked table').map(table => [...new Set([...table.rows].map(row => [...row.cells]"
+        ".filter(cell => !cell.hidden).length))])"
+    )
+    headings = "all('.ranked thead')[0].innerText.split(/\\s*\\t/).filter(Boolean)"
+    before, [first] = page.run(visible), page.run(f"[{headings}]")
+    page.click("#columns summary")
+    page.click("#columns input[value=learned]")
+    assert page.run(visible) == [[count - 1 for count in counts] for counts in before]
+    assert page.run(headings) == [name for name in first if name != "learned"]
+    assert "learned" not in page.run("contents(one('.ranked table')).split('\\n')[0]")
+    assert page.run("location.hash") == "#?without=learned"
+    page.press("Escape")
+    assert page.run("controls.columns.open") is False
+    page.click("#reset")
+    assert page.run(visible) == before and page.run("location.hash") == ""
+
+
+@pytest.mark.slow
 def test_the_script_draws_the_means_that_it_is_given(browser: Page, tmp_path: Path) -> None:
-    save(tmp_path, *uneven_records())
-    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
-    browser.open(tmp_path / "leaderboard.html")
+    browser.open(write(tmp_path, *uneven_records()))
     found = browser.run("meanCurve(0, D.sections[0]).map(point => [point.x, point.y])")
     measured = Measured.of(tables.table(uneven_records()))
     [standing] = standings_without_board(measured)
@@ -659,9 +673,9 @@ def test_two_rows_are_laid_over_each_other(page: Page, folder: Path) -> None:
 @pytest.mark.slow
 def test_up_to_six_rows_are_compared(browser: Page, tmp_path: Path) -> None:
     names = [f"row_{place}" for place in range(7)]
-    save(tmp_path, *(record(name, {1: 1.0, 2: 0.1 * k}) for k, name in enumerate(names)))
-    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
-    browser.open(tmp_path / "leaderboard.html")
+    browser.open(
+        write(tmp_path, *(record(name, {1: 1.0, 2: 0.1 * k}) for k, name in enumerate(names)))
+    )
     for row in range(7):
         browser.run(f"choose({row}, true)")
         assert browser.run("controls.compare.disabled") is not (1 <= row <= 5)
@@ -684,7 +698,7 @@ def test_a_page_that_is_loaded_again_is_as_it_was(browser: Page, folder: Path) -
     browser.run(f"controls.task.value = {task}; filter()")
     browser.run("choose(placeOf.get('nope'), true)")
     browser.run("toggle(lines.find(each => D.rows[each.row].name === 'rope').line, true)")
-    browser.run("one('#tab-depth').click()")
+    browser.run("one('#columns input[value=bounds]').click()")
     address = browser.run("location.hash")
     browser.open_at("about:blank")
     browser.open_at(f"{path.resolve().as_uri()}{address}")
@@ -694,10 +708,9 @@ def test_a_page_that_is_loaded_again_is_as_it_was(browser: Page, folder: Path) -
     )
     assert browser.run("[...chosen].map(row => D.rows[row].name)") == ["nope"]
     assert browser.run("all('tr.open button').map(each => each.textContent)") == ["rope"]
-    assert browser.run("one('#tab-depth').ariaSelected") == "true"
+    assert browser.run("[...without]") == ["bounds"]
     assert browser.run("location.hash") == address
-    browser.run("reset(); toggle(one('tr.open') || lines[0].line, false); shown = 'curves'")
-    browser.run("picture()")
+    browser.run("toggle(one('tr.open'), false); reset()")
     assert browser.run("location.hash") == ""
     browser.run("location.hash = '#?task=no_such&open=9.none&host=unknown&text=t5'")
     browser.run("new Promise(done => setTimeout(done, 50))")
@@ -798,14 +811,6 @@ def test_targets_headings_captions_and_colours_are_those_of_wcag(
         )
         assert min(ratios) >= 4.5
     browser.dark(False)
-
-
-@pytest.mark.slow
-def test_tabs_follow_the_arrows(page: Page) -> None:
-    page.run("one('#tab-curves').focus()")
-    page.press("ArrowRight")
-    assert page.run("document.activeElement.id") == "tab-fan"
-    assert page.run("one('#tab-fan').ariaSelected") == "true"
 
 
 @pytest.mark.slow

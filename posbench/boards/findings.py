@@ -136,11 +136,12 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
     rest = [row for row in others if row not in sure]
     if rest:
         near = rest[: 1 if short else 3]
-        shown = "; ".join(f"{code(row)} {_less(summary.loc[row])}" for row in near)
-        ones = agreeing(len(near), "the next", "the next ones")
+        shown = "; ".join(
+            f"{code(row)} less {code(first)} is {_less(summary.loc[row])}" for row in near
+        )
         said += (
             f" {_counted(rest)} {agreeing(len(rest), 'is', 'are')} not shown to differ from it. On "
-            f"the tasks that both have learned, {ones} less {code(first)}: {shown}."
+            f"the tasks that both have learned, {shown}."
         )
     if sure and not short:
         said += (
@@ -199,8 +200,8 @@ def _at_lengths(
         alone = standing.part.as_trained
         if alone in less.index:
             said += (
-                f"; {code(host)} without an extension is at {number(at.loc[alone, 'number'])}, a "
-                f"difference of {_less(less.loc[alone])}"
+                f"; {code(host)} without an extension is at {number(at.loc[alone, 'number'])}, and "
+                f"its difference to the first is {_less(less.loc[alone])}"
             )
         if short:
             yield f"{said}."

@@ -259,12 +259,19 @@ function fields() {
     select("task", "score of task", [option("", "all tasks"), ...D.tasks.map((_, task) => option(task, taskName(task)))]),
     select("length", "at length", [option("", "1x to 8x"), ...lengths.map(length => option(length, `${length}x`))]),
     el("button", { class: "plain", type: "button", id: "reset", onclick: reset }, "Reset"),
-    controls.compare = el("button", { class: "plain", type: "button", id: "compare", disabled: true, onclick: compare }, "Compare"),
+    columns(), controls.compare = el("button", { class: "plain", type: "button", id: "compare", disabled: true, onclick: compare }, "Compare"),
     el("span", { id: "count", "aria-live": "polite" }), el("p", { id: "none", role: "status", hidden: true }));
-  one("#controls").hidden = false;
+}
+// Columns of the ranked tables by their headings; the score of a task comes and goes with its filter.
+const without = new Set();
+function columns() {
+  const names = [...new Set(all(".ranked thead th").flatMap((heading, place) => heading.cellIndex > 1 ? [textOf(heading)] : []))];
+  return controls.columns = el("details", { id: "columns" }, el("summary", { class: "plain" }, "Columns"),
+    el("div", { onchange: filter }, ...names.map(name => el("label", { class: "check" }, el("input", { type: "checkbox", value: name, checked: true }), name))));
 }
 function reset() {
   for (const name of FIELDS) controls[name].value = "";
+  for (const box of all("input", controls.columns)) box.checked = true;
   for (const row of [...chosen]) choose(row, false);
   filter();
 }
@@ -277,6 +284,8 @@ function scoreOf(row, section) {
 function filter() {
   const words = controls.text.value.toLowerCase().split(/\s+/).filter(Boolean);
   const { task, length } = controls, one_ = task.value !== "" || length.value !== "";
+  without.clear();
+  for (const box of all("input:not(:checked)", controls.columns)) without.add(box.value);
   let shown = 0;
   for (const each of lines) {
     const row = D.rows[each.row];
@@ -300,6 +309,8 @@ function filter() {
     section.hidden = !all("tbody tr[data-r]", section).some(line => !line.hidden);
     const heading = all("thead th", section)[1];
     heading.hidden = !one_;
+    for (const { cellIndex, textContent } of [...heading.parentNode.cells].slice(2))
+      for (const row of one("table", section).rows) if (row.cells[cellIndex]) row.cells[cellIndex].hidden = without.has(textContent);
     if (one_) {
       one("button", heading).textContent = `${task.value === "" ? "all tasks" : D.tasks[+task.value].name}${length.value ? ` at ${length.value}x` : ""}`;
       sort(heading, true);
@@ -327,10 +338,10 @@ function choose(row, on) {
 }
 
 function places() {  // what only a script fills
-  const main = one("#tables"), parts = all("main > section");
-  main.before(el("div", { id: "controls", hidden: true }));
-  parts.at(-1).before(el("section", { id: "pictures", hidden: true }, el("h2", {}, "Pictures")));
-  main.after(el("dialog", { id: "comparison" }));
+  const tables = one("#tables");
+  tables.before(el("div", { id: "controls" }));
+  tables.lastElementChild.before(el("section", { id: "pictures", hidden: true }, el("h2", {}, "Curves")));
+  document.body.append(el("dialog", { id: "comparison", "aria-labelledby": "compared" }));
 }
 const placeOf = new Map(D.rows.map((row, place) => [row.name, place]));
 function tables() {
@@ -375,7 +386,7 @@ function compare() {
     })));
   const said = [`Of what both have learned: posbench.results.compare(table, "${names[0]}", "${names[1]}") gives the difference over tasks with its interval.`];
   box.replaceChildren(
-    el("header", {}, el("h2", {}, names.join(two ? " and " : ", ")), el("button", { class: "plain", type: "button", onclick: () => box.close(), autofocus: true }, "Close")),
+    el("header", {}, el("h2", { id: "compared" }, names.join(two ? " and " : ", ")), el("button", { class: "plain", type: "button", onclick: () => box.close(), autofocus: true }, "Close")),
     legend(names.map((label, look) => ({ label, look }))), ...said.map(text => el("p", {}, text)),
     el("div", { class: "small-multiples" }, ...tasks.map(task => el("figure", {}, el("figcaption", {}, taskName(task)),
       chart(rows.map((row, look) => ({ label: names[look], look, points: curveOf(task, row) })), { small: true, label: taskName(task) }),
@@ -384,75 +395,25 @@ function compare() {
   box.showModal();
 }
 
-// -- pictures ----------------------------------------------------------------------------------------
+// -- curves of a section -----------------------------------------------------------------------------
 
-const PICTURES = { curves: "Curves", fan: "Extensions of one host", depth: "Depth" };
-let shown = "curves";
-const chosenIn = {};
-function pictures() {
-  const list = el("div", { role: "tablist", "aria-label": "pictures", onkeydown: event => {
-    const tabs = all("[role=tab]", list), step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step) { const next = tabs.at((tabs.indexOf(document.activeElement) + step) % tabs.length); next.focus(); next.click(); }
-  } }, ...Object.entries(PICTURES).map(([id, text]) => el("button", { type: "button", role: "tab", id: `tab-${id}`, "aria-controls": "picture", onclick: () => { shown = id; picture(); } }, text)));
-  const hosts = new Map();
-  D.rows.forEach(row => hosts.set(row.host, (hosts.get(row.host) || 0) + 1));
-  const fans = [...hosts].filter(([, count]) => count > 1).sort((a, b) => b[1] - a[1]).map(([host]) => host);
-  chosenIn.section = el("select", { id: "picture-section", onchange: picture }, ...D.sections.map((section, place) => option(place, section.title)));
-  chosenIn.host = el("select", { id: "picture-host", onchange: picture }, ...fans.map(host => option(host, host)));
-  one("#pictures").append(list, el("div", { class: "choose" }, labelled("section", chosenIn.section), labelled("host", chosenIn.host)),
-    el("div", { id: "picture", role: "tabpanel" }));
+function curves() {
+  controls.section = el("select", { id: "curves-section", onchange: picture }, ...D.sections.map((section, place) => option(place, section.title)));
+  one("#pictures").append(el("div", { class: "choose" }, labelled("section", controls.section)), el("div", { id: "picture" }));
   one("#pictures").hidden = !D.sections.length;
 }
-const rowsShown = section => section.rows.filter(row => lines.some(each => each.row === row && each.section === section && !each.line.hidden));
-const leading = (section, count) => chosen.size ? [...chosen] : rowsShown(section).slice(0, count);
-function points(row, section) {
-  const task = controls.task.value;
-  return task === "" ? meanCurve(row, section) : curveOf(+task, row);
-}
-const ylabel = () => controls.task.value === "" ? "corrected score of what was learned" : `${D.tasks[+controls.task.value].name}: ${D.tasks[+controls.task.value].measure}`;
 function picture() {
-  const section = D.sections[+chosenIn.section?.value || 0];
-  if (!section || one("#pictures").hidden) return;
-  for (const tab of all("[role=tab]")) {
-    const on = tab.id === `tab-${shown}`;
-    tab.setAttribute("aria-selected", on);
-    tab.tabIndex = on ? 0 : -1;
-  }
-  chosenIn.section.parentNode.hidden = shown === "fan";
-  chosenIn.host.parentNode.hidden = shown !== "fan";
-  const [drawn, said] = DRAW[shown](section);
   remember();
-  one("#picture").replaceChildren(el("p", { class: "small" }, said), el("div", { class: "drawing" }, drawn));
+  const section = D.sections[+controls.section?.value || 0];
+  if (!section || one("#pictures").hidden) return;
+  const task = controls.task.value, visible = lines.filter(each => each.section === section && !each.line.hidden).map(each => each.row);
+  const rows = chosen.size ? [...chosen] : visible.slice(0, LOOKS);
+  const curve = (row, look) => ({ label: D.rows[row].name, look, points: task === "" ? meanCurve(row, section) : curveOf(+task, row) });
+  const label = task === "" ? "corrected score of what was learned" : `${D.tasks[+task].name}: ${D.tasks[+task].measure}`;
+  one("#picture").replaceChildren(
+    el("p", { class: "small" }, "In colour: the rows that you ticked, or else the first of the section. In grey: the others. The filters choose rows and task. Up to four curves of one task have bands, which are 95 % over seeds."),
+    el("div", { class: "drawing" }, withLegend([...visible.filter(row => !rows.includes(row)).map(row => curve(row, null)), ...rows.map(curve)], { label })));
 }
-const DRAW = {
-  curves(section) {
-    const rows = leading(section, LOOKS);
-    const others = rowsShown(section).filter(row => !rows.includes(row)).map(row => ({ label: D.rows[row].name, look: null, points: points(row, section) }));
-    const curves = [...others, ...rows.map((row, look) => ({ label: D.rows[row].name, look, points: points(row, section) }))];
-    return [withLegend(curves, { label: ylabel() }), "The rows that are chosen, or else the first of the section; the others are grey. Of one task, up to four curves have bands: 95 % over seeds. The filters above choose rows and task."];
-  },
-  fan() {
-    const host = chosenIn.host.value;
-    const rows = D.rows.flatMap((row, number_) => row.host === host ? [number_] : []);
-    if (!rows.length) return ["", "No host has an extension here."];
-    const section = D.sections.find(each => rows.some(row => each.rows.includes(row))) || D.sections[0];
-    const last = row => points(row, section).at(-1)?.y ?? -1, base = rows.find(row => D.rows[row].extension === "direct");
-    const best = rows.filter(row => row !== base).sort((a, b) => last(b) - last(a)).slice(0, LOOKS - 1);
-    const coloured = [base, ...best].filter(row => row !== undefined), faint = rows.filter(row => !coloured.includes(row));
-    const curves = [...faint.map(row => ({ label: D.rows[row].name, look: null, points: points(row, section) })),
-      ...coloured.map((row, look) => ({ label: D.rows[row].name, look, points: points(row, section) }))];
-    return [withLegend(curves, { label: ylabel() }), `${rows.length} rows of one training of ${host}: as it was trained, its best extensions, and in grey the others.`];
-  },
-  depth(section) {
-    const rows = leading(section, 2).slice(0, 4);
-    const maps = rows.map(row => {
-      const tasks = controls.task.value === "" ? tasksOfSection(section) : [+controls.task.value];
-      const each = tasks.map(task => depthMap(task, row)).filter(Boolean);
-      return el("div", {}, el("h3", {}, D.rows[row].name), each.length ? el("div", { class: "small-multiples" }, ...each) : el("p", { class: "small" }, "no task with sources at several depths"));
-    });
-    return [el("div", {}, ...maps), "Right tokens by length (down) and by where in the prompt their source stands, from its start to its end (across); dark is right. Of the rows that are chosen, or the first two."];
-  },
-};
 
 // -- a link, a copy and a file of each table ---------------------------------------------------------
 
@@ -468,15 +429,7 @@ function offer(table, name, anchor) {
   return el("div", { class: "tools" }, anchor ? el("a", { href: `#${anchor}`, "aria-label": `Link to ${name}` }, "Link") : null,
     button("Copy", "with tabs, for a spreadsheet", () => copy(contents(table), said)), button("CSV", "as a file", () => save(contents(table, true), `${name}.csv`)), said);
 }
-async function copy(text, said) {
-  try { await navigator.clipboard.writeText(text); } catch {  // older browsers, and pages without a server in some
-    const field = el("textarea", {}, text);
-    said.append(field);
-    field.select();
-    document.execCommand("copy");
-  }
-  said.textContent = "Copied.";
-}
+const copy = (text, said) => navigator.clipboard.writeText(text).then(() => { said.textContent = "Copied."; }, () => { said.textContent = "This browser does not let a page copy."; });
 function save(text, name) {
   const href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
   el("a", { href, download: name }).click();
@@ -500,7 +453,7 @@ function remember() {
   if (asleep) return;
   const state = new URLSearchParams();
   for (const name of FIELDS) if (controls[name].value !== "") state.set(name, name === "task" ? taskName(+controls.task.value) : controls[name].value);
-  if (shown !== "curves") state.set("picture", shown);
+  for (const name of without) state.append("without", name);
   for (const row of chosen) state.append("chosen", D.rows[row].name);
   for (const each of lines) if (each.line.classList.contains("open")) state.append("open", keyOf(each));
   const text = state.toString();
@@ -514,7 +467,7 @@ function recall() {
     field.value = name === "task" && told ? D.tasks.findIndex((_, task) => taskName(task) === told) : told;
     if (field.selectedIndex < 0) field.value = "";
   }
-  shown = PICTURES[state.get("picture")] ? state.get("picture") : "curves";
+  for (const box of all("input", controls.columns)) box.checked = !state.getAll("without").includes(box.value);
   for (const row of [...chosen]) choose(row, false);
   for (const name of state.getAll("chosen")) if (placeOf.has(name)) choose(placeOf.get(name), true);
   filter();
@@ -531,7 +484,7 @@ function follow() {
 places();
 tables();
 fields();
-pictures();
+curves();
 choose(-1, false);
 filter();
 if (one("#own") && !location.hash.startsWith("#?")) {  // the row that the page is about
@@ -547,6 +500,7 @@ const fitted = new ResizeObserver(() => all(".ranked .scroll").forEach(box => bo
 new ResizeObserver(() => document.documentElement.style.setProperty("--below", `${narrow() ? 0 : one("#controls").offsetHeight}px`)).observe(one("#controls"));
 document.addEventListener("keydown", event => {
   if (event.key === "/" && !event.target.matches("input, select, textarea")) { event.preventDefault(); controls.text.focus(); }
+  if (event.key === "Escape" && controls.columns.open) { controls.columns.open = false; one("summary", controls.columns).focus(); }
   if (event.key === "Escape" && event.target === controls.text) { controls.text.value = ""; filter(); }
 });
-addEventListener("beforeprint", () => all("details").forEach(each => { each.open = true; }));
+addEventListener("beforeprint", () => all("#tables details").forEach(each => { each.open = true; }));

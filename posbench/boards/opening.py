@@ -99,8 +99,8 @@ def caption(standing: Ranked) -> str:
     )
     return (
         f"{standing.part.title}, {tasks}: the area from 1x to 8x of the trainings that learned, "
-        "0 to 1. Hatched: no training learned the task. Empty: not run. Beside the name: the "
-        f"number of the row at the mean of the tasks.{below}"
+        "0 to 1. Hatched: no training learned the task. Empty: not run. Beside the name: how far "
+        f"the row reaches over all tasks.{below}"
     )
 
 

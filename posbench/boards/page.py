@@ -236,15 +236,17 @@ def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
     of_runs = known[known["protocol_name"] == str(runs["protocol_name"].iloc[0])]
     of_runs = of_runs[of_runs["task_name"].isin(first.tasks)]
     low, high = (int(of_runs["train_positions"].agg(end)) for end in ("min", "max"))
-    positions = f"{low} to {high}" if low != high else str(low)
+    positions = (
+        f"{low} to {high} positions, depending on the task" if low != high else f"{low} positions"
+    )
     size = round(int(of_runs["parameters"].median()), -3)
     rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
     return [
-        f"Small transformers, of about {size:,} parameters, were trained on up to {positions} "
-        f"positions and tested at up to {first.longest:g} times as many: {rows} of "
-        f"“{first.part.title}”, {tasks}, {counted(len(runs), 'training')}.",
-        "“Learned” is the share of a row's trainings that solve their task at the training "
-        "length, and “reaches” says how far those go: the area under their score from 1x to "
+        f"Each model is a small transformer of about {size:,} parameters. Its longest training "
+        f"sequence has {positions}, and its longest test {first.longest:g} times as many. "
+        f"“{first.part.title}” has {rows}, {tasks} and {counted(len(runs), 'training')}.",
+        "“Learned” is the share of a row's trainings that solve their task at the training length. "
+        "“Reaches” says how far those go: the area under their score from 1x to "
         f"{first.longest:g}x, where 1 is no error and 0 is guessing.",
     ]
 
