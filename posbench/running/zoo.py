@@ -134,7 +134,8 @@ def zoos(place: str | Path) -> list[Zoo]:
 
 def write(trainings: Mapping[str, tuple[Training, Mapping[str, torch.Tensor]]], path: Path) -> None:
     """Write a zoo, whole; the same trainings give the same bytes."""
-    said, tensors = {}, {}
+    said: dict[str, str] = {}
+    tensors: dict[str, torch.Tensor] = {}
     for key, (training, weights) in sorted(trainings.items()):
         if training.hash != key:
             raise PosbenchError(f"{key} is not the hash of what its training says: leave it out")

@@ -277,16 +277,13 @@ def _made(request: Request, command: Sequence[str], results_dir: Path) -> tuple[
 
 
 def _beforehand(planned: SweepPlan, results_dir: Path) -> Iterator[str]:
-    """What the runs cost, and how long that takes here."""
+    """How long the runs take here; the sweep says their CPU time."""
     cost = planned.cost(results_dir)
-    runs = counted(len(planned.runs), "run")
-    held = counted(len(planned.in_zoo), "training")
-    zoo = f" The weights of {held} are in the zoo." if planned.in_zoo else ""
-    yield f"{runs} to make: {cost.said}{zoo}"
     if cost.total:
         share = share_of_a_core()
         yield (
-            f"One after the other that takes about {duration(START + cost.total / share)}: a "
+            f"{counted(len(planned.runs), 'run')} to make, which takes about "
+            f"{duration(START + cost.total / share)} by the clock if they follow one another: a "
             f"process gets {100 * share:.0f} % of a core here now."
         )
 
