@@ -32,7 +32,7 @@ from posbench.config.sources import SearchPath
 
 SHOWN = ("posbench", "torch", "hydra-core", "python")
 """What `--version` names."""
-KEYS = ("seed", "results_dir", "force", "plan_only", "part", "audit")
+KEYS = ("seed", "results_dir", "zoo", "force", "plan_only", "part", "audit")
 """Settings that are in no section, as somebody may write them for options."""
 
 

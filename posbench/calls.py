@@ -241,22 +241,30 @@ def compare(
     subject: type | str | Path,
     *words: str,
     quick: bool = False,
-    board: str = "main",
+    whole: bool = False,
+    board: str | None = None,
     against: str | Path | None = None,
     train: bool = True,
-) -> None:
-    """The place of a method among published rows, as `posbench compare` prints it.
+) -> pd.DataFrame:
+    """The place of a method among published rows, as `posbench compare` says it.
 
     Args:
         subject: a class of a file of yours, the path of its YAML, or a word as "method=rope"
         words: further ones of the command line
-        quick: two tasks and one seed
-        board: whose tasks and seeds
+        quick: three tasks and one seed
+        whole: every task of the board
+        board: whose tasks and seeds; by default that of the command
         against: a folder of records, for the published ones
         train: make the runs that are missing
 
+    Returns:
+        a line a row, best first, with the columns of
+        `posbench.boards.compare.of_row.RowStanding.frame`; of a task, those of
+        `posbench.boards.compare.of_task.TaskStanding`. Its `attrs` have the "sentences" and the
+        "notes".
+
     Raises:
-        PosbenchError: where there is nothing to compare; the command has printed why
+        PosbenchError: where there is nothing to compare
     """
     from posbench.boards.compare.command import compared
 
@@ -267,10 +275,11 @@ def compare(
                 print(f"Written: {found.write(found.folder, {})}")
             subject = found.folder / found.group / f"{found.name_in(found.folder)}.yaml"
     given = [str(subject), *words]
-    options = [*["--quick"] * quick, "--board", board, *["--no-training"] * (not train)]
+    options = [*["--quick"] * quick, *["--whole"] * whole, *["--no-training"] * (not train)]
+    options += ["--board", board] if board is not None else []
     options += ["--against", str(against)] if against is not None else []
     with _sentences(given, []), _quiet(progress=True):
-        compared([*given, *options])
+        return compared([*given, *options])
 
 
 class OwnClass:

@@ -20,6 +20,7 @@ COMMANDS = {
     "check": ("posbench.check.command", "does your class keep its promises?"),
     "explain": ("posbench.explain.command", "where a trained model looks; explain catalogue"),
     "records": ("posbench.sharing.command", "publish, verify, bundle, accept, export, upload"),
+    "zoo": ("posbench.sharing.zoo", "trained weights in a file: pack, list, unpack"),
     "pretrained": (
         "posbench.pretrained.command",
         "extensions on your model; verify, advise, reach",

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browser import browsing
 from browser import found as browser
@@ -22,7 +23,7 @@ from posbench.base.errors import PosbenchError
 from posbench.boards.compare import command, of_task, report
 from posbench.boards.compare.of_row import RowStanding, differences, standing, worth
 from posbench.boards.compare.of_task import TaskStanding, TaskSubject
-from posbench.boards.compare.rivals import Rivals, RowKind
+from posbench.boards.compare.rivals import Rivals, RowKind, resolved
 from posbench.boards.compare.subject import RowSubject, host, subject
 from posbench.config import board as definition
 from posbench.config import provenance
@@ -32,6 +33,7 @@ from posbench.records import files, tables
 from posbench.records.published import publish, write
 from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
+from posbench.showing.table import number
 from posbench.statistics import standings
 
 LENGTHS = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
@@ -84,7 +86,7 @@ def rivals(own: list[Record], published: list[Record], *seeds: int) -> Rivals:
 
 def test_the_place_is_that_of_the_standings_of_all_rows_together() -> None:
     found = stands(0.6)
-    assert list(found.summary.index) == ["nope", "decay", "rope"] and found.place == 2
+    assert list(found.summary.index) == ["nope", "decay", "rope"]
     whole = standings.summarise(
         tables.table([*published(), *own(0.6)]),
         board().all_tasks,
@@ -109,7 +111,7 @@ def test_a_part_of_the_tasks_is_compared_on_that_part_alone() -> None:
     assert "95 %" not in said, "there is one task"
     lost = [changed(each, {"rows.0.proficiency": 0.1}) for each in own(0.6)]
     none = among(lost, published())
-    assert none.place == 0 and none.rivals.empty
+    assert none.places is None and none.rivals.empty
     said = report.text(none, board(), [])
     assert "has learned 0 of 4 tasks" in said and "how far it reaches is not known" in said
 
@@ -184,7 +186,7 @@ def test_other_machines_and_versions_are_named() -> None:
 def test_the_report_says_the_place_and_the_table_has_our_row_in_bold() -> None:
     found = stands(0.6)
     said = report.text(found, board(), ["a note"])
-    assert "which is 2nd of 3 zero-shot rows" in said and said.endswith("Note: a note")
+    assert "It has the 2nd place of 3 zero-shot rows." in said and said.endswith("Note: a note")
     table = report.numbers(found)
     (ours,) = [row for row in table.rows if row.name == "decay"]
     assert table.headings[:4] == ["row", "learned", "tasks", "reaches"]
@@ -306,16 +308,89 @@ def test_tests_are_listed_as_a_sweep_lists_them() -> None:
     assert again.row == ("+method=rope", "+encoding.base=500"), "for Hydra to refuse"
 
 
-def test_quick_are_two_tasks_of_unlike_groups_with_the_fewest_steps_and_one_seed() -> None:
+def test_tasks_are_those_that_resolve_the_most_pairs_in_an_hour() -> None:
+    """Five tasks cost alike: sort resolves all three pairs, copy one, and the others none."""
     main = definition.load("main")
     found = subject(["method=rope"], main)
-    everything, three = of_main(main.all_tasks), of_main(["copy", "reverse", "sort"])
-    assert found.chosen_tasks(everything, quick=True) == ["passkey", "induction"]
-    assert found.chosen_tasks(three, quick=True) == ["copy", "sort"]
+    apart = {"sort": (0.2, 0.5, 0.8), "copy": (0.2, 0.8, 0.8)}
+    tasks = ["copy", "reverse", "sort", "passkey", "induction"]
+    rows = ("rope", "nope", "alibi")
+    published = [
+        made(row, apart.get(task, (0.5, 0.51, 0.5))[place], task, seed)
+        for place, row in enumerate(rows)
+        for task in tasks
+        for seed in (10, 11, 12)
+    ]
+    known = Rivals.of(published, RowKind.of(published[0]), main, (10, 11, 12))
+    worth = known.separating
+    assert list(worth["resolved"]) == [3, 2, 0, 0, 0]
+    assert list(worth.index[:2]) == ["sort", "copy"] and set(worth["pairs"]) == {3}
+    [*_, first] = (each for each in published if each.task.label == "sort")
+    seconds = first.training.cpu_seconds + first.evaluated.evaluation_cpu_seconds
+    assert worth.loc["sort", "hours"] == pytest.approx(3 * seconds / 3600)
+    assert worth.loc["sort", "rate"] == pytest.approx(3 / worth.loc["sort", "hours"])
+    usual = found.chosen_tasks(known)
+    assert usual[:2] == ["sort", "copy"] and len(usual) == 3, "an interval takes three"
+    assert found.chosen_tasks(known, quick=True) == usual
+    assert found.chosen_tasks(known, whole=True) == [t for t in main.all_tasks if t in tasks]
     assert found.chosen_seeds(main, quick=True) == [10]
-    assert found.chosen_tasks(everything, quick=False) == list(main.all_tasks)
-    assert found.chosen_tasks(three, quick=False) == ["copy", "reverse", "sort"]
     assert found.chosen_seeds(main, quick=False) == [10, 11, 12]
+    here = ["passkey", "reverse", "copy", "induction"]
+    assert set(found.chosen_tasks(known, trained=here)) == {*here}, "these need no training"
+    assert found.chosen_tasks(known, trained=here[:2]) == usual, "two are too few"
+    assert len(found.chosen_tasks(known, trained=here, quick=True)) == 3
+
+
+def test_pairs_are_resolved_by_their_differences_seed_by_seed() -> None:
+    areas = np.array(
+        [
+            [0.10, 0.30, 0.50],  # seeds differ, rows do not
+            [0.20, 0.40, 0.60],  # .1 above the first with every seed
+            [0.21, 0.41, 0.61],  # .01 above that, which is too little
+            [0.90, np.nan, np.nan],  # one seed says nothing
+            [0.90, 0.10, np.nan],  # two that disagree
+        ]
+    )
+    assert resolved(areas[:2], 0.02) == 1 and resolved(areas[1:3], 0.02) == 0
+    assert resolved(areas[1:3], 0.005) == 1
+    assert resolved(areas[[0, 3]], 0.02) == resolved(areas[[0, 4]], 0.02) == 0
+    assert resolved(areas, 0.02) == 2 and resolved(areas[:0], 0.02) == 0
+
+
+def test_a_place_is_as_wide_as_what_is_not_shown_to_differ() -> None:
+    """Rows at .1 and .9 on every task; ours is between, above or level with one."""
+    others = published({"rope": 0.1, "nope": 0.9})
+
+    def said(level: float) -> str:
+        return report.place(among(own(level), others))
+
+    assert said(0.6) == "It has the 2nd place of 3 zero-shot rows."
+    assert said(0.95) == "It has the 1st place of 3 zero-shot rows."
+    assert said(0.9) == "It shares the first place with 1 other, of 3 zero-shot rows."
+    assert said(0.1) == "It shares the last place with 1 other, of 3 zero-shot rows."
+    two = among(own(0.6, tasks=board().all_tasks[:2]), others)
+    assert two.places is None
+    assert (
+        report.place(two)
+        == "It has no place yet: an interval takes three tasks that it has learned."
+    )
+
+
+def test_the_frame_has_the_numbers_of_the_report() -> None:
+    found = stands(0.6)
+    frame = found.frame()
+    assert list(frame.index) == list(found.summary.index) and frame.index.name == "row"
+    assert list(frame.index[frame["yours"]]) == ["decay"]
+    assert frame.loc["decay", ["best_place", "worst_place"]].tolist() == [2, 2]
+    assert frame.loc["rope", ["best_place"]].isna().all()
+    assert frame.loc["decay", "reaches"] == found.summary.loc["decay", "reaches"]
+    shown = {line.name: line.cells for line in report.numbers(found).rows}
+    for row, cells in shown.items():
+        line = frame.loc[row]
+        assert cells[1] == f"{line['tasks']}/{line['of']}"
+        assert cells[2] == number(line["reaches"])
+        if row != "decay":
+            assert cells[4].startswith(number(line["difference"]))
 
 
 def of_main(tasks: Iterable[str], **others: Iterable[str]) -> Rivals:
@@ -331,14 +406,14 @@ def test_a_row_is_compared_on_the_tasks_that_most_rivals_have() -> None:
     found = subject(["method=rope", "encoding.base=500"], main)
     few = ["copy", "passkey"]
     published = of_main(main.all_tasks, nope=main.all_tasks, alibi=few, t5=few, fox=few)
-    assert found.chosen_tasks(published, quick=False) == few
+    assert set(found.chosen_tasks(published, quick=False)) == set(few)
     assert set(found.chosen_tasks(published, quick=True)) == set(few)
     said = list(published.remarks(few))
     assert len(said) == 1 and said[0].startswith("Board main is under way: fewer than 90 % of its")
     assert "reverse, key_value_retrieval" in said[0] and "task=reverse compares" in said[0]
     names = ["nope", "t5", "fox", "cable", "path", "fire", "wall", "cope", "shaw"]
     nine = of_main(main.all_tasks, alibi=few, **dict.fromkeys(names[1:], main.all_tasks))
-    assert found.chosen_tasks(nine, quick=False) == list(main.all_tasks), "nine in ten are enough"
+    assert found.chosen_tasks(nine, whole=True) == list(main.all_tasks), "nine in ten are enough"
 
 
 def test_rows_that_stand_aside_are_named_with_what_they_lack() -> None:
@@ -392,8 +467,8 @@ def test_a_row_that_was_stopped_is_held_against_the_seeds_that_it_has() -> None:
     assert not list(held.remarks((first, *others))), "no row lacks a seed of these"
     rope = lucky_rope()
     one = [made("decay", 0.5, task, 10) for task in board().all_tasks]
-    assert standing(one, rivals(one, rope), draws=200).place == 1, "a mean of .4"
-    assert standing(one, rivals(one, rope).beside(one), draws=200).place == 2
+    assert standing(one, rivals(one, rope), draws=200).rows[0] == "decay", "a mean of .4"
+    assert standing(one, rivals(one, rope).beside(one), draws=200).rows[1] == "decay"
 
 
 def test_tasks_that_no_row_has_together_are_refused() -> None:
@@ -633,7 +708,7 @@ def test_a_sweep_that_was_stopped_ends_with_the_report_of_what_is_there(
     complete(*words, "seed=10")
     assert command.main([*words, *against]) == 130
     said = capsys.readouterr()
-    assert said.err == stopped and "which is 2nd of 3 zero-shot rows" in said.out
+    assert said.err == stopped and "It has no place yet: an interval takes three tasks" in said.out
     assert "Note: 2 runs missing: the same command makes them." in said.out
     assert "Note: This covers 1 task and 1 seed of the board." in said.out
     assert "lack some of the seeds" not in said.out and "lacks some" not in said.out
@@ -703,7 +778,7 @@ def test_runs_that_are_forced_are_found_once_they_are_made(
     complete(*words)
     for word in ("force=true", "++force=true"):
         assert command.main([*words, word, *against]) == 0
-        assert "which is 2nd of 3 zero-shot rows" in capsys.readouterr().out
+        assert "It has no place yet: an interval takes three tasks" in capsys.readouterr().out
         assert word in swept.pop()
     assert command.main([*words, "force=true", "--no-training", *against]) == 0
     assert not swept
@@ -725,10 +800,10 @@ def test_runs_of_another_version_of_a_task_are_not_compared_and_that_is_said(
     words += ["--no-training", "--against", str(tmp_path / "published")]
     assert command.main([*words, "task=copy"]) == 0
     said = capsys.readouterr().out
-    assert "which is 2nd of 2 zero-shot rows" in said
+    assert "It has no place yet: an interval takes three tasks" in said
     assert "with other defaults, are not compared: they are of copy." in said
     assert command.main([*words, "task=reverse"]) == 0
-    assert "is 2nd of 3" in capsys.readouterr().out
+    assert "It has no place yet: an interval takes three tasks" in capsys.readouterr().out
     write([changed(each, other) for each in found], [], tmp_path / "published")
     assert command.main([*words, "task=copy"]) == 1
     assert "holds no records on the tasks of board main as they are" in capsys.readouterr().err

@@ -77,6 +77,7 @@ OF_THE_USER = {
     "hydra": "Hydra calls what it names",
     "logger": "it says where curves are sent",
     "results_dir": "it says where files are written",
+    "zoo": "it says where weights are taken from",
     "job": "a sweep fills it in",
     "definition": "a board fills it in",
     "force": "it says whether complete runs are made again",

@@ -313,6 +313,7 @@ class Config:
     force: Flag = False
     audit: Amount = 0
     results_dir: Text = "results/local"
+    zoo: Text = "results/zoo"
     plan_only: Flag = False
     part: Text = ""
     job: JobConfig = field(default_factory=JobConfig)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import filelock
 import torch
@@ -26,64 +26,22 @@ from posbench.base.disk import (
 from posbench.base.errors import Diverged, Terminated
 from posbench.base.wording import counted
 from posbench.config import provenance
-from posbench.core.row import Part
 from posbench.core.settings import TrainerConfig, TrainingConfig
 from posbench.core.training import Training, fit
 from posbench.core.transformer import Transformer
 from posbench.core.until_learned import ended
-from posbench.records.record import RecordedCurve
 from posbench.running.console import Console
 from posbench.running.devices import device, device_name
+from posbench.running.log import Log
 from posbench.running.loggers.run_logger import StepMetrics
 from posbench.running.resuming import THREADS, Keeping, forget, loaded, remaining
 from posbench.running.scores import CHECKPOINTS
-
-
-class Log(Part):
-    """What a training leaves behind besides its weights."""
-
-    curve: RecordedCurve
-    cpu_seconds: float
-    wall_seconds: float
-    device: str
-    cpu: str | None = None  # its kind; none: the log is older than this field
-    threads: int | None = None  # of torch; none: the log is older than this field
-    commit: str | None
-    versions: dict[str, str]
-    replicas: int = 1  # trainings that were made in step, this one among them
-
-    @classmethod
-    def of(
-        cls,
-        points: list[dict[str, float]],
-        cpu_seconds: float,
-        wall_seconds: float,
-        device: str,
-        replicas: int = 1,
-    ) -> Self:
-        """The log of a training that has just ended."""
-        curve = {name: [point[name] for point in points] for name in RecordedCurve.model_fields}
-        return cls(
-            curve=RecordedCurve.model_validate(curve),
-            cpu_seconds=cpu_seconds,
-            wall_seconds=wall_seconds,
-            device=device,
-            cpu=provenance.cpu(),
-            threads=torch.get_num_threads(),
-            commit=provenance.commit(),
-            versions=provenance.versions(),
-            replicas=replicas,
-        )
-
-    def points(self) -> Iterator[dict[str, float]]:
-        """The curve, validation by validation."""
-        columns = dict(self.curve)
-        for values in zip(*columns.values(), strict=True):
-            yield dict(zip(columns, values, strict=True))
-
+from posbench.running.zoo import Training as Kept
+from posbench.running.zoo import Zoo, settings_hash, zoos
 
 FINISHED, UNFINISHED = "training.json", "last.ckpt"
 """What a folder has of a training that is complete, and of one that was interrupted."""
+WEIGHTS, CONTENT = "weights.pt", "content.json"
 
 
 class Checkpoints:
@@ -93,12 +51,21 @@ class Checkpoints:
     checkpoint before it; then `weights.pt` and, last, `training.json`, whose presence says that it
     is complete. With `force` what is there is made again. What is damaged is put aside, as
     `last.damaged-1.ckpt`; what cannot be read for now is left alone, and the run stops.
+
+    A training that is not there is looked for in the zoos of `zoo`, a file or folder, which is
+    only read.
     """
 
     def __init__(
-        self, results_dir: str, trainer: TrainerConfig, force: bool, console: Console
+        self,
+        results_dir: str,
+        trainer: TrainerConfig,
+        force: bool,
+        console: Console,
+        zoo: str = "",
     ) -> None:
         self.root = Path(results_dir, CHECKPOINTS)
+        self.zoos = [] if force else zoos(zoo)
         self.trainer = trainer
         self.force = force
         self.console = console
@@ -119,6 +86,8 @@ class Checkpoints:
         """
         folder = self.folder(reference)
         if (folder / FINISHED).exists() or self.diverged(folder) is not None:
+            return None
+        if any(kept.usable for _, kept in self._kept(reference)):
             return None
         state = self.undamaged(folder / UNFINISHED)
         if state is None:
@@ -152,6 +121,8 @@ class Checkpoints:
             lock.acquire()
         try:
             log = None if self.force else self._load(model, folder)
+            if log is None and (log := self._from_zoo(model, reference, content)) is not None:
+                return log
             if log is None and (before := self.diverged(folder)) is not None:
                 raise before
             if log is None:
@@ -164,7 +135,7 @@ class Checkpoints:
         return log
 
     def _load(self, model: Transformer, folder: Path) -> Log | None:
-        weights, finished = folder / "weights.pt", folder / FINISHED
+        weights, finished = folder / WEIGHTS, folder / FINISHED
         if not finished.exists():
             return None
         try:
@@ -190,6 +161,54 @@ class Checkpoints:
             return None
         model.load_state_dict(state)
         return log
+
+    def _kept(self, reference: str) -> Iterator[tuple[Zoo, Kept]]:
+        """This training in each zoo that has it; a zoo that is damaged is passed over, and told."""
+        for zoo in self.zoos:
+            try:
+                trainings = zoo.trainings
+            except Damaged as error:
+                self._passed_over(zoo, error)
+                continue
+            if reference in trainings:
+                yield zoo, trainings[reference]
+
+    def _passed_over(self, zoo: Zoo, error: Damaged) -> None:
+        self.console.say(f"{zoo.path} is passed over, as it is damaged ({error}).")
+
+    def _from_zoo(
+        self, model: Transformer, reference: str, content: Mapping[str, Any]
+    ) -> Log | None:
+        """Load the weights from a zoo that has this training; None where none has."""
+        for zoo, kept in self._kept(reference):
+            if not kept.usable:
+                torch_there = kept.log.versions.get("torch")
+                self.console.say(
+                    f"{zoo.path} has these weights, made with torch {torch_there}; training again."
+                )
+                continue
+            try:
+                state = zoo.weights(reference)
+                _refuse_others(state, model)
+            except Damaged as error:
+                self._passed_over(zoo, error)
+                continue
+            model.load_state_dict(state)
+            self.console.say(
+                f"Trained before ({reference}): the weights are from {zoo.path}, made on "
+                f"{kept.made_on}."
+            )
+            return kept.log
+        for zoo in self.zoos:
+            with suppress(Damaged):
+                if settings_hash(content) in {
+                    each.settings_hash for each in zoo.trainings.values()
+                }:
+                    self.console.say(
+                        f"{zoo.path} has this training by other code, and not by that of today: "
+                        "training again."
+                    )
+        return None
 
     def _retrained(self, path: Path, error: Damaged) -> None:
         """Put a damaged file aside, and say that it is made again."""
@@ -266,7 +285,7 @@ class Checkpoints:
         replicas = noted(folder / "replicas.json") or 1
         hardware = device_name(self.trainer.accelerator)
         log = Log.of(curve, cpu_seconds, wall_seconds, hardware, replicas)
-        with atomically(folder / "weights.pt") as beside:
+        with atomically(folder / WEIGHTS) as beside:
             torch.save(model.state_dict(), beside)
             (folder / FINISHED).unlink(missing_ok=True)
         write_json(log.model_dump(mode="json"), folder / FINISHED)
@@ -296,7 +315,7 @@ class Checkpoints:
 
     def keep_content(self, folder: Path, content: dict[str, Any]) -> None:
         """Write the content by whose hash a folder is named."""
-        write_json(content, folder / "content.json")
+        write_json(content, folder / CONTENT)
 
     def note_replicas(self, folder: Path, count: int) -> None:
         """Note how many trainings are made in step, for the log of each of them.

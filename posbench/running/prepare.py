@@ -326,7 +326,8 @@ class Ready:
                 + (f"; it can extend {legal}" if legal else "")
             ) from None
         refuse_wrong_shapes(setup)
-        checkpoints = Checkpoints(config.results_dir, config.trainer, config.force, console)
+        places = config.results_dir, config.trainer, config.force, console, config.zoo
+        checkpoints = Checkpoints(*places)
         return cls(spec, setup, preparation, checkpoints, console)
 
     def train(self, loggers: Sequence[Any] = ()) -> Trained:

@@ -41,7 +41,7 @@ def train_together(runs: Sequence[RunSpec], console: Console) -> None:
         if config.force:
             console.say("One by one: force=true makes trainings again in the run that asks.")
             continue
-        checkpoints = Checkpoints(config.results_dir, config.trainer, False, console)
+        checkpoints = Checkpoints(config.results_dir, config.trainer, False, console, config.zoo)
         ReplicaTrainer(checkpoints, console, config.trainer.replicas).train(list(family.values()))
 
 

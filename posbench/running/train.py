@@ -18,9 +18,10 @@ from posbench.core.training import Training as Trainer
 from posbench.core.training import log_point
 from posbench.core.transformer import Transformer
 from posbench.records.record import Rate, RecordedTraining
-from posbench.running.checkpoints import Checkpoints, Log
+from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
 from posbench.running.devices import device_name
+from posbench.running.log import Log
 from posbench.running.setup import Setup
 from posbench.running.shared_training import SharedTraining
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files as resources
@@ -97,6 +99,16 @@ class PlannedRun:
         return content_hash([content[name] for name in ("task", "encoding", "model", "training")])
 
     @property
+    def training_hashes(self) -> list[str]:
+        """The hashes that its trainings are kept under, one for each learning rate that it tries.
+        It builds the task and the encoding, so it imports torch.
+        """
+        from posbench.running.setup import Setup
+        from posbench.running.shared_training import SharedTraining
+
+        return [each.hash for each in SharedTraining.of(Setup.of(self.spec.composed.cfg()))]
+
+    @property
     def replicas(self) -> int:
         """How many such trainings are made in step."""
         return max(int(self.spec.composed.content["trainer"]["replicas"]), 1)
@@ -160,6 +172,9 @@ class SweepPlan:
         """The same with what there is to do, and what it costs."""
         yield from self.heading()
         yield f"  {len(self.runs):7,}  to run, in {counted(len(self.jobs), 'job')}"
+        if self.in_zoo:
+            held = counted(len(self.in_zoo), "training")
+            yield f"           {held} {agreeing(len(self.in_zoo), 'is', 'are')} in the zoo"
         if self.runs:
             yield str(cost)
 
@@ -171,8 +186,28 @@ class SweepPlan:
         costs = Costs.by(_readable(results_dir))
         for records in self.published.values():
             costs = costs.beside(Costs.by(records))
-        made = {run.training for run in self.complete}
+        made = {run.training for run in self.complete} | self.in_zoo
         return costs.of_runs([(run.spec, run.training) for run in left], made)
+
+    @cached_property
+    def in_zoo(self) -> set[str]:
+        """Of the trainings that runs are left on, those that no run has to make: a zoo has them."""
+        left = {run.training: run for run in self.runs if not run.spec.composed.content["force"]}
+        places = {str(run.spec.composed.content["zoo"]) for run in left.values()}
+        if not any(map(os.path.exists, places)):  # else torch is not needed
+            return set()
+        from posbench.running.zoo import usable
+
+        zoos = {place: usable(place) for place in places}
+        found = set()
+        for training, run in left.items():
+            content = run.spec.composed.content
+            there = zoos[str(content["zoo"])]
+            if any(each.may_be_of(content) for each in there.values()):
+                with suppress(PosbenchError):  # which the run will say
+                    if there.keys() >= {*run.training_hashes}:
+                        found.add(training)
+        return found
 
     @cached_property
     def published(self) -> dict[Path, list[Record]]:

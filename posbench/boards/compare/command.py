@@ -1,16 +1,19 @@
 """`posbench compare mine/encoding/decay.yaml`: from a file to its place among all others.
 
-    posbench compare mine/encoding/decay.yaml --quick    two tasks, one seed: minutes
-    posbench compare mine/extension/slow_half.yaml       tasks of most rows, three seeds
-    posbench compare method=rope encoding.base=500 seed=10,11,12,13,14 task=copy,sort
+    posbench compare mine/encoding/decay.yaml --quick    three tasks, one seed
+    posbench compare mine/extension/slow_half.yaml       tasks that separate rows, all seeds
+    posbench compare method=rope encoding.base=500 --whole    every task of the board
     posbench compare mine/task/every_other.yaml          which rows can do a task
 
-What is missing of its runs is made first, by a sweep that can be stopped and goes on when the
-command is given again. Every other row comes from published records, those of the main board unless
---against names a folder, with the same seeds as far as they are published. It prints the place and
-the nearest rows, and lists rows that are excluded for missing tasks. FOLDER/compare/ has them as
-ROW.md and .tex, and ROW.html is the page of a board with the row open among the others. Of a task,
-the rows that the board refers to are trained, or those of method=.
+Tasks are those that resolve the most pairs of published rows in an hour; task= and seed= choose
+others. An extension is compared on the board whose trainings are in the zoo, if there is one, and
+its tests are all that is made. What is missing of its runs is made first, by a sweep that can be
+stopped and goes on when the command is given again. Every other row comes from published records,
+those of results/BOARD unless --against names a folder, with the same seeds as far as they are
+published. It prints the place and the nearest rows, lists rows that are excluded for missing tasks,
+and ends with the commands that say more. FOLDER/compare/ has them as ROW.md and .tex, and ROW.html
+is the page of a board with the row open among the others. Of a task, the rows that the board refers
+to are trained, or those of method=.
 """
 
 from __future__ import annotations
@@ -20,12 +23,16 @@ import math
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+import pandas as pd
 
 from posbench.base.disk import write_whole
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import counted, printable
+from posbench.base.wording import counted, duration, printable
 from posbench.boards.compare import of_task, report
 from posbench.boards.compare.of_row import differences, standing, worth
 from posbench.boards.compare.of_task import TaskSubject
@@ -34,13 +41,16 @@ from posbench.boards.compare.rivals import Rivals, RowKind, of_other_tasks, on_t
 from posbench.boards.compare.subject import USUAL_SEEDS, RowSubject, subject
 from posbench.config import board as definition
 from posbench.config import commands, mistakes
-from posbench.config.board import Board
+from posbench.config.board import AS_TRAINED, Board
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
+from posbench.config.identity import identify
 from posbench.config.words import Word
 from posbench.records import files
 from posbench.records.record import Record
+from posbench.running.zoo import zoos
 from posbench.showing.table import number
+from posbench.statistics.aggregates import FEWEST
 from posbench.sweeping.plan import SweepPlan, plan, published
 from posbench.sweeping.requests import Request
 
@@ -53,12 +63,14 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = _parsed(arguments)
     left = "the same command goes on from here, and with --no-training reports what there is"
     words = [word for word in chosen.words if "=" in word]
-    return exit_status(lambda: _compared(chosen), words, chosen.config_dir, left)
+    return exit_status(lambda: _compared(chosen)[0], words, chosen.config_dir, left)
 
 
-def compared(arguments: Sequence[str]) -> int:
-    """As `main`, but what is wrong is raised: for callers in Python."""
-    return _compared(_parsed(arguments))
+def compared(arguments: Sequence[str]) -> pd.DataFrame:
+    """As `main`, but what is wrong is raised, and what is printed is returned as a frame; its
+    `attrs` have the sentences and the notes.
+    """
+    return _compared(_parsed(arguments))[1]
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -72,8 +84,11 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         "mine/task/every_other.yaml, or words as after python -m posbench; task= and seed= choose "
         "among the board's",
     )
-    parser.add_argument("--quick", action="store_true", help="two tasks and one seed: minutes")
-    parser.add_argument("--board", default=MAIN, help="default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="three tasks and one seed")
+    parser.add_argument("--whole", action="store_true", help="every task of the board")
+    parser.add_argument(
+        "--board", help=f"default: the zoo's for an extension that it has weights for, or {MAIN}"
+    )
     parser.add_argument("--against", type=Path, help="a folder of records, for the published ones")
     commands.add_config_dir(parser, help="with files of your own: one")
     parser.add_argument(
@@ -82,15 +97,17 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_intermixed_args(arguments)
 
 
-def _compared(chosen: argparse.Namespace) -> int:
+def _compared(chosen: argparse.Namespace) -> tuple[int, pd.DataFrame]:
     own: list[Path] = chosen.config_dir
     mistakes.check([word for word in chosen.words if "=" in word], own)
+    if chosen.quick and chosen.whole:
+        raise PosbenchError("--quick and --whole ask for few tasks and for all: leave one out")
     if len(own) > 1:
         raise PosbenchError(
             f"--config-dir {' and '.join(map(str, own))}: what is compared stands in one "
             "folder, so give that alone"
         )
-    board = definition.load(chosen.board, own)
+    board = definition.load(chosen.board or MAIN, own)
     if (task := TaskSubject.of(chosen.words, board, quick=chosen.quick)) is not None:
         if own and own[0].resolve() != task.folder.resolve():
             raise PosbenchError(
@@ -100,17 +117,72 @@ def _compared(chosen: argparse.Namespace) -> int:
             return _compare_rows(task, board, chosen)
     mine = subject(chosen.words, board, *own)
     with composing(*mine.folders):
+        if chosen.board is None and (other := _of_zoo(mine, chosen.words, own)) is not None:
+            mine, board = other
         return _compare(mine, board, chosen)
 
 
-def _compare(mine: RowSubject, board: Board, chosen: argparse.Namespace) -> int:
+def _of_zoo(
+    mine: RowSubject, words: Sequence[str], own: Sequence[Path]
+) -> tuple[RowSubject, Board] | None:
+    """The same row on the board that a zoo is named after, if it is an extension of weights that
+    are there, and the board has published records; None elsewhere.
+    """
+    if _extension(mine) == AS_TRAINED:
+        return None
+    for zoo in zoos(str(compose(*mine.settings).content["zoo"])):
+        name = zoo.path.stem
+        if name not in definition.names() or not _records_of(name).is_dir():
+            continue
+        board = definition.load(name)
+        with suppress(PosbenchError):  # words that name tasks or seeds of another board
+            there = subject(words, board, *own)
+            seeds = there.chosen_seeds(board, quick=False)
+            if len(_trained(there, board, board.all_tasks, seeds)) >= FEWEST:
+                return there, board
+    return None
+
+
+def _kept(mine: RowSubject) -> bool:
+    """Whether there is a zoo."""
+    return bool(zoos(str(compose(*mine.settings).content["zoo"])))
+
+
+def _extension(mine: RowSubject) -> str:
+    name: str = identify(compose(*mine.row)).method.extension
+    return name
+
+
+def _records_of(board: str) -> Path:
+    """Where the records of a board are published, in a clone."""
+    return Path("results", board, "records")
+
+
+def _trained(
+    mine: RowSubject, board: Board, tasks: Sequence[str], seeds: Sequence[int]
+) -> list[str]:
+    """The tasks of which no run needs a training: it is complete, or a zoo has the weights."""
+    runs = _without_force(mine.runs(board, tasks, seeds))
+    planned = plan(runs)
+    lacking = {
+        run.spec.identity.task.label for run in planned.runs if run.training not in planned.in_zoo
+    }
+    refused = {each for rows in planned.refused.values() for of in rows.values() for each in of}
+    wrong = bool(planned.wrong)
+    return [task for task in tasks if not wrong and task not in {*lacking, *refused}]
+
+
+def _compare(
+    mine: RowSubject, board: Board, chosen: argparse.Namespace
+) -> tuple[int, pd.DataFrame]:
     mistakes.check([*mine.row, *mine.settings], mine.folders)
     if not board.all_tasks:
         raise PosbenchError(
             f"board {board.name} runs experiments, and a row is compared on tasks: choose a board "
             "that has them, as --board main"
         )
-    against = chosen.against or published()
+    own_records = _records_of(board.name)
+    against = chosen.against or (own_records.parent if own_records.is_dir() else published())
     found = files.records(against)
     if not found:
         raise PosbenchError(
@@ -127,14 +199,15 @@ def _compare(mine: RowSubject, board: Board, chosen: argparse.Namespace) -> int:
         )
     rivals = Rivals.of(here, kind, board, seeds)
     rivals.refuse_lack()
-    tasks = mine.chosen_tasks(rivals, quick=chosen.quick)
+    trained = _trained(mine, board, rivals.tried, seeds) if _kept(mine) else []
+    tasks = mine.chosen_tasks(rivals, quick=chosen.quick, whole=chosen.whole, trained=trained)
     rivals.refuse_lack(tasks)
     mine.refuse_other_tasks(board, tasks)
     results_dir = Path(compose(*mine.settings).content["results_dir"])
 
     command = [] if chosen.no_training else mine.command(board, tasks, seeds)
     again = _again(chosen)
-    planned, stopped = _made(mine.runs(board, tasks, seeds), command)
+    planned, stopped = _made(mine.runs(board, tasks, seeds), command, results_dir)
     own = _complete(planned, again, tried=bool(command))
     held = rivals.beside(own)  # what was stopped has fewer tasks, or fewer seeds of some
     there = standing(own, held)
@@ -143,6 +216,7 @@ def _compare(mine: RowSubject, board: Board, chosen: argparse.Namespace) -> int:
         *of_other_tasks(left),
         *held.remarks(there.tasks),
         *_worth(worth(here, board, there.tasks, ran, kind), there.tasks, ran, board),
+        *_chosen(rivals, tasks, mine, trained),
         *_notes(planned, ran, again),
         *differences(own, held.records),
     ]
@@ -152,17 +226,23 @@ def _compare(mine: RowSubject, board: Board, chosen: argparse.Namespace) -> int:
     source = Unrecorded(mine.folders, sketch(there.row, mine.row))
     paths = report.write(there, board, notes, own, results_dir / "compare", source)
     print(f"Written: {', '.join(map(str, paths))}")
-    return _ended(planned, stopped)
+    for line in _next(mine, rivals, tasks, seeds, chosen, own[0]):
+        print(printable(line))
+    frame = there.frame()
+    frame.attrs = {"sentences": list(report.sentences(there, board)), "notes": notes}
+    return _ended(planned, stopped), frame
 
 
-def _compare_rows(mine: TaskSubject, board: Board, chosen: argparse.Namespace) -> int:
+def _compare_rows(
+    mine: TaskSubject, board: Board, chosen: argparse.Namespace
+) -> tuple[int, pd.DataFrame]:
     """The rows of a board on a task of the user."""
     mistakes.check([f"task={mine.task}", *mine.settings], [mine.folder])
     against = chosen.against or published()
     results_dir = Path(compose(*mine.settings).content["results_dir"])
     command = [] if chosen.no_training else mine.command
     again = _again(chosen)
-    planned, stopped = _made(mine.runs, command)
+    planned, stopped = _made(mine.runs, command, results_dir)
     own = _complete(planned, again, tried=bool(command))
     here, left = on_tasks_as_here(files.records(against), board, mine.protocol)
     found = of_task.TaskStanding.of(own, here, board)
@@ -171,10 +251,12 @@ def _compare_rows(mine: TaskSubject, board: Board, chosen: argparse.Namespace) -
     path = results_dir / "compare" / f"task_{found.task}.md"
     write_whole(path, of_task.page(found, board, notes).markdown())
     print(f"Written: {path}")
-    return _ended(planned, stopped)
+    frame = found.summary.assign(on_board=found.known).rename_axis(index="row")
+    frame.attrs = {"sentences": list(of_task.sentences(found, board)), "notes": notes}
+    return _ended(planned, stopped), frame
 
 
-def _made(request: Request, command: Sequence[str]) -> tuple[SweepPlan, bool]:
+def _made(request: Request, command: Sequence[str], results_dir: Path) -> tuple[SweepPlan, bool]:
     """The plan of what is asked for, after the sweep of these words, if any, has made what was
     missing, and whether that was stopped. The sweep says its cost.
     """
@@ -184,12 +266,38 @@ def _made(request: Request, command: Sequence[str]) -> tuple[SweepPlan, bool]:
         print(said)
     if not planned.runs or not command:
         return planned, False
+    for line in _beforehand(planned, results_dir):
+        print(line)
     print(f"python -m posbench {shlex.join(command)}", flush=True)
     status = _swept([sys.executable, "-m", "posbench", *command, QUIET])
     made, stopped = plan(there), status < 0 or status > 128
     if stopped and not made.complete:
         raise KeyboardInterrupt
     return made, stopped
+
+
+def _beforehand(planned: SweepPlan, results_dir: Path) -> Iterator[str]:
+    """How long the runs take here; the sweep says their CPU time."""
+    cost = planned.cost(results_dir)
+    if cost.total:
+        share = share_of_a_core()
+        yield (
+            f"{counted(len(planned.runs), 'run')} to make, which takes about "
+            f"{duration(START + cost.total / share)} by the clock if they follow one another: a "
+            f"process gets {100 * share:.0f} % of a core here now."
+        )
+
+
+START = 20.0
+"""Seconds in which the command and its sweep begin and end."""
+
+
+def share_of_a_core(seconds: float = 0.2) -> float:
+    """How much of a core a busy process gets: less than 1 where others compute as well."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    while time.process_time() - cpu < seconds:
+        sum(range(1000))
+    return min(1.0, (time.process_time() - cpu) / (time.perf_counter() - wall))
 
 
 def _swept(words: Sequence[str]) -> int:
@@ -259,6 +367,61 @@ def _worth(
             f"number has a rank correlation of {number(correlation)} with their order on the "
             "whole board."
         )
+
+
+def _chosen(
+    rivals: Rivals, tasks: Sequence[str], mine: RowSubject, trained: Sequence[str]
+) -> Iterator[str]:
+    """How the tasks were chosen, with what each of them tells."""
+    worth = rivals.separating
+    if "task" in mine.tests or len(tasks) == len(worth):
+        return
+    known = [
+        f"{task} {line['resolved']:.0f} in {duration(3600 * line['hours'])}"
+        for task, line in worth.iterrows()
+    ]
+    why = (
+        "Tasks are those whose weights are there"
+        if {*tasks} <= {*trained}
+        else "Tasks are those that resolve the most pairs of published rows in an hour"
+    )
+    yield (
+        f"{why}. Of {worth['pairs'].max():.0f} pairs, by CPU time of a row with all published "
+        f"seeds: {', '.join(known)}."
+    )
+
+
+def _next(
+    mine: RowSubject,
+    rivals: Rivals,
+    tasks: Sequence[str],
+    seeds: Sequence[int],
+    chosen: argparse.Namespace,
+    own: Record,
+) -> Iterator[str]:
+    """The commands that say more: all seeds, all tasks, and one file of it for others."""
+    asked = ["posbench", "compare", *chosen.words]
+    for folder in chosen.config_dir:
+        asked += ["--config-dir", str(folder)]
+    if chosen.board:
+        asked += ["--board", chosen.board]
+    if chosen.against:
+        asked += ["--against", str(chosen.against)]
+    plain = [word for word in asked if not word.startswith("seed=")]
+    offered = sorted({record.seed for record in rivals.offered})
+    whole = rivals.common or rivals.tried
+    if lacking := [seed for seed in offered if seed not in seeds]:
+        listed = f"seed={','.join(map(str, offered))}"
+        yield (
+            f"Next, with {counted(len(lacking), 'further seed')}: "
+            f"{shlex.join([*plain, *['--whole'] * chosen.whole, listed])}"
+        )
+    if "task" not in mine.tests and len(tasks) < len(whole):
+        yield f"Next, on all {len(whole)} tasks: {shlex.join([*asked, '--whole'])}"
+    if mine.folder is not None:
+        words = ["posbench", "records", "bundle", f"{own.method.slug}.tar.gz"]
+        words += ["--config-dir", str(mine.folder), "--method", own.method.slug]
+        yield f"To send it in: {shlex.join(words)}"
 
 
 def _notes(planned: SweepPlan, seeds: Sequence[int], again: str) -> Iterator[str]:

@@ -33,7 +33,8 @@ class RowStanding:
     row: str
     tasks: tuple[str, ...]
     lacking: tuple[str, ...]  # tasks of the board that it has no run of
-    rivals: pd.DataFrame  # ours less each of the nearest and of those that the board refers to
+    others: pd.DataFrame  # ours less each of the others with a number, `p_holm` over all of them
+    named: tuple[str, ...]  # of these the nearest, and those that the board refers to
     ranked: Ranked
     measured: Measured  # the runs of all its rows on these tasks
     records: tuple[Record, ...]  # the same
@@ -49,15 +50,49 @@ class RowStanding:
         return self.ranked.summary
 
     @property
-    def place(self) -> int:
-        """1 and the rows above it in the table; 0 if it has no place there."""
+    def rivals(self) -> pd.DataFrame:
+        """The lines of `others` that a report shows."""
+        return self.others.loc[list(self.named)]
+
+    @property
+    def places(self) -> tuple[int, int] | None:
+        """The best and the worst place that it may have: rows that are shown to differ from it are
+        above or below it, and each of the others may be either. None where it has no place in the
+        table, or no interval says what differs.
+        """
         placed = self.ranked.placed
-        return 1 + placed.index(self.row) if self.row in placed else 0
+        if self.row not in placed or pd.isna(self.summary.loc[self.row, "low"]):
+            return None
+        theirs = self.others.reindex([row for row in placed if row != self.row])
+        sure = theirs["p_holm"] < standings.SIGNIFICANT
+        above = int((sure & (theirs["difference"] < 0)).sum())
+        below = int((sure & (theirs["difference"] > 0)).sum())
+        return 1 + above, len(placed) - below
+
+    def frame(self) -> pd.DataFrame:
+        """What the report says in numbers, a line for each row of its class, best first.
+
+        Columns: `learned`, a share of trainings; `tasks` learned `of` so many; `reaches` with `low`
+        and `high` (95 %); `difference`, ours less theirs over the `common` tasks, with
+        `difference_low` and `difference_high`; `p_holm`; `best_place` and `worst_place`, of our
+        row; `yours`, whether it is that.
+        """
+        summary = self.summary.rename(columns={"num_tasks": "of"})
+        table = summary[["learned", "tasks", "of", "reaches", "low", "high"]].copy()
+        bounds = {"low": "difference_low", "high": "difference_high"}
+        columns = ["difference", *bounds.values(), "common", "p_holm"]
+        table = table.join(self.others.rename(columns=bounds)[columns])
+        best, worst = self.places or (None, None)
+        ours = table.index == self.row
+        placed = {"best_place": best, "worst_place": worst}
+        for name, place in placed.items():
+            table[name] = pd.array([place if own else None for own in ours], dtype="Int64")
+        return table.assign(yours=ours).rename_axis(index="row")
 
     @property
     def rows(self) -> list[str]:
         """Our row and its rivals, best first."""
-        wanted = {self.row, *self.rivals.index}
+        wanted = {self.row, *self.named}
         return [str(row) for row in self.summary.index if row in wanted]
 
 
@@ -96,7 +131,7 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
         row,
         tasks,
         tuple(task for task in board.all_tasks if task not in tasks),
-        _rivals(ranked, row, references),
+        *_rivals(ranked, row, references),
         ranked,
         measured,
         kept,
@@ -117,17 +152,19 @@ def _part(runs: pd.DataFrame, kind: str) -> BoardPart:
     return BoardPart(f"{kind[0].upper()}{kind[1:]} rows", rows, runs)
 
 
-def _rivals(ranked: Ranked, row: str, references: set[str]) -> pd.DataFrame:
-    """Our row less each rival, see `Fitted.differences`; empty where either has learned nothing."""
+def _rivals(ranked: Ranked, row: str, references: set[str]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Our row less each of the others, see `Fitted.differences`, and those that are named; none
+    where ours has learned nothing.
+    """
     ordered = ranked.known
     if ranked.fitted is None or row not in ordered:
-        return pd.DataFrame(columns=["difference", "low", "high", "common", "p_holm"])
+        return pd.DataFrame(columns=["difference", "low", "high", "common", "p_holm"]), ()
     here = ordered.index(row)
     named = [*ordered[max(here - NEAREST, 0) : here], *ordered[here + 1 : here + 1 + NEAREST]]
     named += [each for each in ordered if each in references and each != row]
-    theirs = ranked.fitted.differences(row, list(dict.fromkeys(named)))
+    theirs = ranked.fitted.differences(row, ordered)
     turned = {"difference": -theirs["difference"], "low": -theirs["high"], "high": -theirs["low"]}
-    return theirs.assign(**turned)
+    return theirs.assign(**turned), tuple(dict.fromkeys(named))
 
 
 def worth(

@@ -45,7 +45,7 @@ def text(found: RowStanding, board: Board, notes: Sequence[str]) -> str:
 
 def sentences(found: RowStanding, board: Board) -> Iterator[str]:
     """What it has learned, how far it reaches of it, and its place."""
-    ours, placed = found.summary.loc[found.row], len(found.ranked.placed)
+    ours = found.summary.loc[found.row]
     tasks = counted(len(found.tasks), "task")
     runs = found.ranked.part.runs
     learned = runs.loc[runs["row"] == found.row, "learned"]
@@ -57,21 +57,38 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
         yield "So how far it reaches is not known."
         return
     bounds = "" if pd.isna(ours["low"]) else f" (95 % {span(ours['low'], ours['high'])})"
-    place = (
-        f"which is {ordinal(found.place)} of {counted(placed, f'{found.kind} row')}"
-        if found.place
-        else "and has no place in the table, with fewer than two thirds of the tasks"
-    )
     yield (
         f"Of what it has learned it reaches {number(ours['reaches'])}{bounds}, put at the mean of "
-        f"the tasks, {place}."
+        "the tasks."
     )
+    yield place(found)
     sure = [str(row) for row in found.rivals.index[found.rivals["p_holm"] < SIGNIFICANT]]
     if len(found.rivals):
         yield (
             f"On the tasks that both have learned it differs from {len(sure)} of the "
             f"{counted(len(found.rivals), 'row')} below{': ' * bool(sure)}{', '.join(sure)}."
         )
+
+
+def place(found: RowStanding) -> str:
+    """Its place among the rows of its class, as far as differences show it."""
+    placed = found.ranked.placed
+    if found.row not in placed:
+        return "It has no place in the table, with fewer than two thirds of the tasks."
+    if found.places is None:
+        return "It has no place yet: an interval takes three tasks that it has learned."
+    (best, worst), rows = found.places, counted(len(placed), f"{found.kind} row")
+    if best == worst:
+        return f"It has the {ordinal(best)} place of {rows}."
+    others = counted(worst - best, "other")
+    if best == 1:
+        return f"It shares the first place with {others}, of {rows}."
+    if worst == len(placed):
+        return f"It shares the last place with {others}, of {rows}."
+    return (
+        f"Its place is between the {ordinal(best)} and the {ordinal(worst)} of {rows}: it is not "
+        f"shown to differ from {others}."
+    )
 
 
 def numbers(found: RowStanding) -> Table:

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
+from scipy import special
 
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import MANY, counted
@@ -22,7 +25,10 @@ from posbench.config.names import Name
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
+from posbench.statistics.aggregates import CONFIDENCE
 from posbench.statistics.measures import of_runs
+
+FEWEST_SEEDS = 2
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,42 @@ class Rivals:
         lacking = self._part.lacking(self.board)
         return [task for task in self.tried if task not in lacking]
 
+    @functools.cached_property
+    def separating(self) -> pd.DataFrame:
+        """What each of the tasks that most of them have tells for the CPU time that it costs.
+
+        A pair of rows is resolved by a task that both have learned if the difference of their
+        areas, seed by seed, exceeds `equivalent` of the board in the mean, and its 95 % interval
+        (Student's t over all published seeds) excludes 0. The cost is that of one row with all
+        published seeds: trainings and tests of the mean row. So no number depends on our row.
+
+        One line a task, the highest rate first: `resolved`, of so many `pairs` of all rows, `hours`
+        of CPU time, and `rate`, resolved pairs an hour.
+        """
+        runs = of_runs(tables.table(list(self.offered))).dropna(subset="area")
+        rows = runs["row"].nunique()
+        pairs = rows * (rows - 1) // 2
+        lines = {}
+        for task in self.common or self.tried:
+            on = [each for each in self.offered if each.task.label == task]
+            trained = {each.training.hash: each.training.cpu_seconds for each in on}
+            tested = [each.evaluated.evaluation_cpu_seconds for each in on]
+            seeds = len({each.seed for each in on})
+            seconds = float(np.mean(list(trained.values())) + np.mean(tested)) * seeds
+            learned = runs[(runs["task"] == task) & runs["trained"]]
+            areas = learned.pivot_table(index="row", columns="seed", values="area")
+            found = resolved(areas.to_numpy(), self.board.judged.equivalent)
+            hours = seconds / 3600
+            lines[task] = {
+                "resolved": found,
+                "pairs": pairs,
+                "hours": hours,
+                "rate": found / hours if hours else float(found),
+            }
+        columns = ["resolved", "pairs", "hours", "rate"]
+        table = pd.DataFrame.from_dict(lines, orient="index", columns=columns)
+        return table.sort_values("rate", ascending=False, kind="stable")
+
     @property
     def _part(self) -> BoardPart:
         methods = tuple(sorted(self.tasks_of))
@@ -194,6 +236,22 @@ class Rivals:
                 f"{_listed(sorted({seed for _, seed in tests}))}, and {count} with the others"
                 f"{names}."
             )
+
+
+def resolved(areas: npt.NDArray[np.float64], least: float) -> int:
+    """How many pairs of rows differ on a task, by areas [row, seed]; NaN where nothing is known.
+
+    They do if the mean of the differences over common seeds exceeds `least` and the half width of
+    its 95 % interval; two seeds are the fewest that have one.
+    """
+    one, other = np.triu_indices(len(areas), 1)
+    less = areas[one] - areas[other]
+    count = np.isfinite(less).sum(1)
+    known = less[count >= FEWEST_SEEDS]
+    count = count[count >= FEWEST_SEEDS]
+    error = np.nanstd(known, axis=1, ddof=1) / np.sqrt(count)
+    half = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2) * error
+    return int((np.abs(np.nanmean(known, axis=1)) > np.maximum(half, least)).sum())
 
 
 def on_tasks_as_here(

@@ -16,10 +16,10 @@ from posbench.config.folders import GROUPS, OF_A_ROW, check_file, names
 from posbench.config.identity import identify
 from posbench.config.mistakes import HELP, check_choice
 from posbench.config.words import Word, is_file
+from posbench.statistics.aggregates import FEWEST
 from posbench.sweeping.requests import Request, Words
 
 OF_TESTS = ("task", "seed", "protocol")
-QUICK_TASKS = 2
 USUAL_SEEDS = 3
 """How many of the board's seeds are taken, if the command line names none."""
 
@@ -79,9 +79,21 @@ class RowSubject:
         """The words of `others` that a run is composed with: all but Hydra's own."""
         return tuple(word for word in self.others if not Word.of(word).key.startswith("hydra"))
 
-    def chosen_tasks(self, rivals: Rivals, *, quick: bool) -> list[str]:
-        """The tasks that the words name, or all that most rivals have been run on; to be quick,
-        the two of unlike groups that are trained for the fewest steps.
+    def chosen_tasks(
+        self,
+        rivals: Rivals,
+        *,
+        quick: bool = False,
+        whole: bool = False,
+        trained: Sequence[str] = (),
+    ) -> list[str]:
+        """The tasks that the words name; or of those that most rivals have been run on the ones
+        that separate rows fastest, best first.
+
+        These are the tasks that resolve more pairs of published rows in an hour than all of them
+        together, see `Rivals.separating`; three are the least, as an interval takes so many. To be
+        quick, the first three; the whole board, if that is asked for. Where three or more are
+        `trained`, whose weights are there already, they are all that is taken.
 
         PosbenchError names a task on which there is nothing to compare with.
         """
@@ -94,15 +106,15 @@ class RowSubject:
                     f"among {', '.join(rivals.tried)}, or name a folder of records with --against"
                 )
             return named
-        known = rivals.common or rivals.tried
-        if not quick:
-            return known
-        protocol = self.protocol(board)
-        by_steps = sorted(known, key=lambda task: _steps(protocol, task))
-        found: dict[str, str] = {}
-        for task in by_steps:
-            found.setdefault(board.group_of.get(task, task), task)
-        return list(found.values())[:QUICK_TASKS]
+        if whole:
+            return rivals.common or rivals.tried
+        worth = rivals.separating
+        free = [task for task in worth.index if task in trained]
+        if len(free) >= FEWEST:
+            return free[:FEWEST] if quick else free
+        usual = worth["resolved"].sum() / worth["hours"].sum() if worth["hours"].sum() else 0.0
+        above = FEWEST if quick else max(FEWEST, int((worth["rate"] >= usual).sum()))
+        return [str(task) for task in worth.index[:above]]
 
     def refuse_other_tasks(self, board: Board, tasks: Sequence[str]) -> None:
         """PosbenchError if the settings make another task of one of these: none of its runs could
@@ -235,8 +247,3 @@ def some_of(key: str, named: Sequence[str], offered: Sequence[str]) -> list[str]
             said = known_names(offered, HELP, closest(name, offered))
             raise PosbenchError(f"{key}={name} is unknown: {said}")
     return list(named)
-
-
-def _steps(protocol: str, task: str) -> int:
-    steps: int = compose(f"protocol={protocol}", f"task={task}").content["training"]["steps"]
-    return steps

@@ -1,0 +1,155 @@
+"""Trainings in a file for others: weights, and what made each of them.
+
+A zoo is one file in the format of safetensors, so that reading it runs no code of whoever wrote
+it. Tensors are called HASH/NAME. The header holds a line of JSON for each training, under HASH: the
+content that the hash is of (settings, and the hash of the code), and the log, which names the
+machine, the versions and the commit of the training.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from posbench.base.content_hash import content_hash
+from posbench.base.disk import Damaged, reading, write_bytes
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import printable
+from posbench.config import provenance
+from posbench.core.row import Part
+from posbench.records.record import weights_hash
+from posbench.running.log import Log
+
+SUFFIX = ".safetensors"
+
+
+class Training(Part):
+    """What a zoo says of one training."""
+
+    content: dict[str, Any]  # what the weights depend on
+    log: Log
+
+    @property
+    def settings_hash(self) -> str:
+        """The hash of all but the code."""
+        return settings_hash(self.content)
+
+    @property
+    def hash(self) -> str:
+        return weights_hash(self.settings_hash, str(self.content.get("source")))
+
+    @property
+    def usable(self) -> bool:
+        """Whether records of these weights would count as complete, see `Fingerprint`."""
+        return provenance.same_versions(self.log.versions, provenance.versions())
+
+    def may_be_of(self, content: Mapping[str, Any]) -> bool:
+        """Whether a run with these settings may ask for it, by what can be told at once: seed,
+        task, encoding.
+        """
+        asked = provenance.without_places([content["task"], content["encoding"]])
+        has = [self.content["task"][0], self.content["encoding"]]
+        classes = [[each.get("_target_") for each in both] for both in (asked, has)]
+        return classes[0] == classes[1] and self.content["seed"] == content["seed"]
+
+    @property
+    def made_on(self) -> str:
+        """The machine and the commit, in words."""
+        at = f" at commit {self.log.commit[:8]}" if self.log.commit else ""
+        return printable(f"{self.log.cpu or self.log.device}{at}")
+
+
+def settings_hash(content: Mapping[str, Any]) -> str:
+    """The hash of what a training depends on, without its code."""
+    return content_hash({key: content[key] for key in content.keys() - {"source"}})
+
+
+class Zoo:
+    """A file with trainings; Damaged where it is none, or has an entry that is not what its hash
+    is of.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def trainings(self) -> dict[str, Training]:
+        """What there is, by its hash."""
+        with reading(self.path), _whole(self.path) as file:
+            said: Mapping[str, str] = file.metadata() or {}
+        try:
+            found = {key: Training.model_validate_json(text) for key, text in said.items()}
+        except ValueError as error:
+            raise Damaged(type(error).__name__) from None
+        for key, training in found.items():
+            if training.hash != key:
+                raise Damaged(f"what it says of {key} has another hash")
+        return found
+
+    def weights(self, reference: str) -> dict[str, torch.Tensor]:
+        """The weights of a training, on the CPU."""
+        start = f"{reference}/"
+        with reading(self.path), _whole(self.path) as file:
+            names = [name for name in file.keys() if name.startswith(start)]  # noqa: SIM118
+            return {name.removeprefix(start): file.get_tensor(name) for name in names}
+
+
+class _whole:
+    """Opens a file of safetensors; Damaged where it is none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> Any:
+        try:
+            self.file = safe_open(self.path, framework="pt", device="cpu")
+            return self.file.__enter__()
+        except SafetensorError as error:
+            raise Damaged(str(error)) from None
+
+    def __exit__(self, *error: Any) -> None:
+        self.file.__exit__(*error)
+
+
+def zoos(place: str | Path) -> list[Zoo]:
+    """The zoo that a path names, or all in the folder that it names; none where nothing is there.
+
+    An empty place stands for none.
+    """
+    if not str(place):
+        return []
+    path = Path(place)
+    if path.is_dir():
+        return [Zoo(each) for each in sorted(path.glob(f"*{SUFFIX}"))]
+    return [Zoo(path)] if path.is_file() else []
+
+
+def write(trainings: Mapping[str, tuple[Training, Mapping[str, torch.Tensor]]], path: Path) -> None:
+    """Write a zoo, whole; the same trainings give the same bytes."""
+    said: dict[str, str] = {}
+    tensors: dict[str, torch.Tensor] = {}
+    for key, (training, weights) in sorted(trainings.items()):
+        if training.hash != key:
+            raise PosbenchError(f"{key} is not the hash of what its training says: leave it out")
+        said[key] = json.dumps(training.model_dump(mode="json"), separators=(",", ":"))
+        tensors |= {f"{key}/{name}": each.contiguous() for name, each in sorted(weights.items())}
+    write_bytes(save(tensors, said), path)
+
+
+def usable(place: str | Path) -> dict[str, Training]:
+    """The trainings of all zoos there that need not be made again, by hash; a zoo that is damaged
+    has none.
+    """
+    found: dict[str, Training] = {}
+    for zoo in zoos(place):
+        with suppress(Damaged):
+            found |= {key: each for key, each in zoo.trainings.items() if each.usable}
+    return found

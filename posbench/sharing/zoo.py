@@ -1,0 +1,175 @@
+"""`posbench zoo`: trained weights in one file, which others need not train again.
+
+    posbench zoo pack results/zoo/served.safetensors --board served   those of a board
+    posbench zoo list results/zoo                                     what a file or folder has
+    posbench zoo unpack served.safetensors                            among your own
+
+A run finds a training in results/zoo as it finds one of its own; the setting zoo= names another
+place, and zoo= alone none. So only somebody without that folder needs to unpack.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.global_hydra import GlobalHydra
+
+from posbench.base.disk import (
+    Damaged,
+    Lock,
+    atomically,
+    read_bytes,
+    reading,
+    write_json,
+    writing_to,
+)
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import counted, printable
+from posbench.config.commands import Parser
+from posbench.config.compose import composing
+from posbench.config.exit_status import exit_status
+from posbench.records.files import LOCAL
+from posbench.running.checkpoints import CONTENT, FINISHED, WEIGHTS
+from posbench.running.resuming import loaded
+from posbench.running.scores import CHECKPOINTS
+from posbench.running.zoo import SUFFIX, Training, Zoo, write, zoos
+from posbench.sweeping.plan import plan
+from posbench.sweeping.requests import request
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = Parser(prog="posbench zoo", description="Trained weights, for others.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    pack = commands.add_parser("pack", help="put the trainings of a board into a file")
+    pack.set_defaults(carry_out=_pack)
+    pack.add_argument("target", type=Path, help=f"the file to write, NAME{SUFFIX}")
+    pack.add_argument("--board", required=True, help="whose trainings")
+    help = "default: %(default)s"
+    pack.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
+    shown = commands.add_parser("list", help="what a file has, or each file of a folder")
+    shown.set_defaults(carry_out=_list)
+    shown.add_argument("source", type=Path, nargs="?", default=Path("results/zoo"), help=help)
+    unpack = commands.add_parser("unpack", help="copy the trainings of a file to your own")
+    unpack.set_defaults(carry_out=_unpack)
+    unpack.add_argument("source", type=Path, help="the file")
+    unpack.add_argument("--to", dest="target", type=Path, default=LOCAL, help=help)
+    chosen = parser.parse_args(arguments)
+
+    def carried_out() -> int:
+        status: int = chosen.carry_out(chosen)
+        return status
+
+    return exit_status(carried_out)
+
+
+def _pack(chosen: argparse.Namespace) -> int:
+    if chosen.target.suffix != SUFFIX:
+        raise PosbenchError(f"{chosen.target} is no name of a zoo: let it end in {SUFFIX}")
+    asked = _trainings_of(chosen.board)
+    found: dict[str, tuple[Training, dict[str, torch.Tensor]]] = {}
+    for key in asked:
+        folder = chosen.source / CHECKPOINTS / key
+        if (folder / FINISHED).exists():
+            found[key] = _finished(folder)
+    if not found:
+        raise PosbenchError(
+            f"{chosen.source} has none of the {counted(len(asked), 'training')} of board "
+            f"{chosen.board}: make them first, with `posbench sweep board={chosen.board}`"
+        )
+    with writing_to(chosen.target.parent):
+        write(found, chosen.target)
+    size = chosen.target.stat().st_size / 1e6
+    print(
+        f"Written: {chosen.target}, {size:.1f} MB, with {len(found)} of "
+        f"{counted(len(asked), 'training')} of board {chosen.board}."
+    )
+    return 0
+
+
+def _trainings_of(board: str) -> list[str]:
+    """The hashes of all trainings of a board, each once."""
+    with composing():
+        asked = request([f"board={board}"], GlobalHydra.instance().config_loader())
+        planned = plan(asked)
+        runs = {run.training: run for run in (*planned.complete, *planned.runs)}
+        return [key for run in runs.values() for key in run.training_hashes]
+
+
+def _finished(folder: Path) -> tuple[Training, dict[str, torch.Tensor]]:
+    """A training that is complete; PosbenchError where it is damaged."""
+    try:
+        with reading(folder):
+            content, log = (_json(folder / name) for name in (CONTENT, FINISHED))
+        said = Training.model_validate({"content": content, "log": log})
+        return said, loaded(folder / WEIGHTS)
+    except (Damaged, ValueError) as error:
+        raise PosbenchError(
+            f"{folder} does not hold a training ({error}): delete the folder, and make it again"
+        ) from None
+
+
+def _json(path: Path) -> Any:
+    return json.loads(read_bytes(path))
+
+
+def _list(chosen: argparse.Namespace) -> int:
+    found = zoos(chosen.source)
+    if not found:
+        raise PosbenchError(f"{chosen.source} has no zoo: name a file that ends in {SUFFIX}")
+    for zoo in found:
+        for line in _lines(zoo):
+            print(printable(line))
+    return 0
+
+
+def _lines(zoo: Zoo) -> Iterator[str]:
+    trainings = _whole(zoo)
+    yield f"{zoo.path}: {counted(len(trainings), 'training')}"
+    for key, each in trainings.items():
+        task, encoding = each.content["task"][0]["_target_"], each.content["encoding"]["_target_"]
+        steps = each.log.curve.step[-1] if each.log.curve.step else 0
+        yield (
+            f"  {key}  {encoding} on {task}, seed {each.content['seed']}, {steps:,} steps, made on "
+            f"{each.made_on}"
+        )
+
+
+def _unpack(chosen: argparse.Namespace) -> int:
+    if not chosen.source.is_file():
+        raise PosbenchError(f"{chosen.source} is no file: name a zoo, a file ending in {SUFFIX}")
+    zoo = Zoo(chosen.source)
+    trainings, copied = _whole(zoo), 0
+    with writing_to(chosen.target):
+        for key, each in trainings.items():
+            folder = chosen.target / CHECKPOINTS / key
+            folder.mkdir(parents=True, exist_ok=True)
+            with Lock(folder / "lock"):
+                if (folder / FINISHED).exists():
+                    continue
+                with atomically(folder / WEIGHTS) as beside:
+                    torch.save(_weights(zoo, key), beside)
+                write_json(each.content, folder / CONTENT)
+                write_json(each.log.model_dump(mode="json"), folder / FINISHED)
+                copied += 1
+    there = len(trainings) - copied
+    print(f"Copied {counted(copied, 'training')} to {chosen.target}; {there} were there.")
+    return 0
+
+
+def _whole(zoo: Zoo) -> dict[str, Training]:
+    try:
+        return zoo.trainings
+    except Damaged as error:
+        raise PosbenchError(f"{zoo.path} is damaged ({error}): get the file again") from None
+
+
+def _weights(zoo: Zoo, key: str) -> dict[str, torch.Tensor]:
+    try:
+        return zoo.weights(key)
+    except Damaged as error:
+        raise PosbenchError(f"{zoo.path} is damaged ({error}): get the file again") from None

@@ -1,0 +1,239 @@
+"""Trainings of others in one file: found by their hash, and never by anything else."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load, save
+from small_runs import TINY, kept, ran, tiny, trained, without_seconds
+
+from posbench.base.disk import Damaged
+from posbench.base.errors import PosbenchError
+from posbench.config import provenance
+from posbench.config.compose import compose, composing
+from posbench.core.training import Training, fit
+from posbench.records.files import LOCAL
+from posbench.running import checkpoints
+from posbench.running.checkpoints import CONTENT, FINISHED, WEIGHTS, Checkpoints
+from posbench.running.console import Console
+from posbench.running.resuming import loaded
+from posbench.running.scores import CHECKPOINTS
+from posbench.running.shared_training import SharedTraining
+from posbench.running.zoo import Zoo, usable, zoos
+from posbench.sharing import zoo as command
+from posbench.sweeping.plan import plan
+from posbench.sweeping.requests import Request
+
+FILE = Path("results/zoo/tiny.safetensors")
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
+    """Every training that takes place, in order."""
+    seen: list[Training] = []
+
+    def noted(training: Training, *arguments: Any) -> Any:
+        seen.append(training)
+        return fit(training, *arguments)
+
+    monkeypatch.setattr(checkpoints, "fit", noted)
+    return seen
+
+
+@pytest.fixture
+def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The hash of a tiny training of RoPE, in a zoo where runs look for one."""
+    monkeypatch.chdir(tmp_path)
+    ran(Path("made"), "method=rope")
+    [folder] = Path("made", CHECKPOINTS).iterdir()
+    monkeypatch.setattr(command, "_trainings_of", lambda board: [folder.name, "of_no_folder"])
+    assert command.main(["pack", str(FILE), "--board", "tiny", "--from", "made"]) == 0
+    return folder.name
+
+
+def test_a_training_in_a_zoo_is_found_as_one_of_ones_own(
+    packed: str, fits: list[Training], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = len(fits)
+    here, there = ran(Path("made"), "method=rope_ntk"), ran(Path("other"), "method=rope_ntk")
+    assert len(fits) == before, "neither trains"
+    assert without_seconds(here) == without_seconds(there)
+    assert here.training == there.training, "its machine, its seconds and its commit as well"
+    said = capsys.readouterr().out
+    assert f"Trained before ({packed}): the weights are from {FILE}, made on " in said
+    assert not list(Path("other").rglob(WEIGHTS)), "a zoo is only read"
+
+
+def test_weights_are_kept_bit_for_bit(packed: str) -> None:
+    zoo, own = Zoo(FILE), loaded(Path("made", CHECKPOINTS, packed, WEIGHTS))
+    found = zoo.weights(packed)
+    assert found.keys() == own.keys()
+    assert all(torch.equal(found[name], own[name]) for name in own)
+    assert {each.dtype for each in found.values()} == {torch.float32}
+    first = FILE.read_bytes()
+    assert command.main(["pack", str(FILE), "--board", "tiny", "--from", "made"]) == 0
+    assert FILE.read_bytes() == first
+
+
+@pytest.mark.parametrize("words", [("encoding.base=500",), ("seed=1",), ("training.steps=3",)])
+def test_another_training_is_made(
+    packed: str, words: tuple[str, ...], fits: list[Training]
+) -> None:
+    before = len(fits)
+    trained_with_zoo("method=rope", *words)
+    assert len(fits) == before + 1
+
+
+def trained_with_zoo(*words: str, force: bool = False, place: str = "results/zoo") -> Any:
+    run = tiny(Path("elsewhere"), *words)
+    config = run.config
+    there = Checkpoints(config.results_dir, config.trainer, force, Console(), place)
+    [shared] = SharedTraining.of(run)
+    begun = shared.begin()
+    return there.train_once(shared.hash, shared.content, begun, begun.model, [])
+
+
+def test_who_wants_a_training_gets_one(packed: str, fits: list[Training]) -> None:
+    before = len(fits)
+    trained_with_zoo("method=rope", force=True)
+    assert len(fits) == before + 1
+    trained(tiny(Path("without"), "method=rope"))  # zoo=
+    assert len(fits) == before + 2
+    assert not zoos("") and not zoos("nowhere") and [each.path for each in zoos(FILE)] == [FILE]
+
+
+def test_what_is_of_other_code_or_of_another_torch_is_made_again_and_that_is_said(
+    packed: str,
+    fits: list[Training],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = len(fits)
+    with monkeypatch.context() as changed:
+        changed.setattr(provenance, "versions", lambda: {"torch": "99.0.1"})
+        assert not usable("results/zoo")
+        trained_with_zoo("method=rope")
+    assert len(fits) == before + 1
+    assert f"{FILE} has these weights, made with torch {torch.__version__}; training again" in (
+        capsys.readouterr().out
+    )
+    assert usable("results/zoo").keys() == {packed}
+    monkeypatch.setattr(provenance, "training_hash", lambda *_: "f" * 16)
+    trained_with_zoo("method=rope")
+    assert len(fits) == before + 2
+    assert f"{FILE} has this training by other code" in capsys.readouterr().out
+
+
+def rewritten(**changes: Any) -> None:
+    """The zoo with other content of its training."""
+    with safe_open(FILE, framework="pt") as file:
+        said = file.metadata()
+    [(key, text)] = said.items()
+    entry = json.loads(text)
+    entry["content"] |= changes
+    FILE.write_bytes(save(load(FILE.read_bytes()), {key: json.dumps(entry)}))
+
+
+def test_a_damaged_zoo_stops_nothing(
+    packed: str, fits: list[Training], capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, before = FILE.read_bytes(), len(fits)
+    FILE.write_bytes(whole[:-1])
+    trained_with_zoo("method=rope")
+    assert f"{FILE} is passed over, as it is damaged (" in capsys.readouterr().out
+    assert len(fits) == before + 1
+    FILE.write_bytes(pickle.dumps({"weights": 1}))
+    with pytest.raises(Damaged):
+        _ = Zoo(FILE).trainings
+    assert not usable(FILE)
+    FILE.write_bytes(whole)
+    rewritten(seed=5)
+    with pytest.raises(Damaged, match=f"what it says of {packed} has another hash"):
+        _ = Zoo(FILE).trainings
+    assert command.main(["unpack", str(FILE)]) == 1
+    assert "is damaged" in capsys.readouterr().err and not LOCAL.exists()
+
+
+def test_who_has_no_zoo_there_unpacks_the_file(
+    packed: str, fits: list[Training], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    for count, there in ((1, 0), (0, 1)):
+        assert command.main(["unpack", str(FILE), "--to", "mine"]) == 0
+        said = f"Copied {count} training{'s' * (count != 1)} to mine; {there} were there.\n"
+        assert capsys.readouterr().out == said
+    folder = Path("mine", CHECKPOINTS, packed)
+    assert {each.name for each in folder.iterdir()} >= {WEIGHTS, CONTENT, FINISHED}
+    before = len(fits)
+    log = trained(tiny(Path("mine"), "method=rope")).log
+    assert len(fits) == before and log == Zoo(FILE).trainings[packed].log
+    assert command.main(["list", "results/zoo"]) == 0
+    first, line = capsys.readouterr().out.splitlines()[-2:]
+    assert first == f"{FILE}: 1 training"
+    assert line.startswith(f"  {packed}  RoPE on Passkey, seed 0, ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["pack", "tiny.pt", "--board", "tiny"], "let it end in .safetensors"),
+        (["pack", "new.safetensors", "--board", "tiny", "--from", "empty"], "none of the 2 trai"),
+        (["unpack", "nowhere.safetensors"], "nowhere.safetensors is no file"),
+        (["list", "made"], "made has no zoo"),
+    ],
+)
+def test_mistakes_with_a_zoo_are_one_sentence(
+    packed: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(words) == 1
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1
+
+
+def test_a_damaged_training_is_not_packed(packed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path("made", CHECKPOINTS, packed, WEIGHTS)
+    path.write_bytes(path.read_bytes()[:100])
+    assert command.main(["pack", str(FILE), "--board", "tiny", "--from", "made"]) == 1
+    assert "does not hold a training" in capsys.readouterr().err
+    path.with_name(CONTENT).write_text("[]")
+    with pytest.raises(PosbenchError, match="delete the folder"):
+        command._finished(path.parent)
+
+
+def test_a_plan_knows_what_needs_no_training(packed: str) -> None:
+    words = [(*TINY, f"method={method}") for method in ("rope", "rope_pi")]
+    words += [(*TINY, "method=rope", "seed=1")]
+    with composing():
+        planned = plan(Request(words))
+        cost = planned.cost(LOCAL)
+        assert len(planned.in_zoo) == 1
+        assert {run.training in planned.in_zoo for run in planned.runs if run.spec.seed == 0} == {
+            True
+        }
+        assert planned.runs[0].training_hashes == [packed]
+        assert "1 training is in the zoo" in "\n".join(planned.lines(cost))
+        alone = plan(Request([(*each, "zoo=") for each in words]))
+        assert not alone.in_zoo and alone.cost(LOCAL).training > cost.training
+        forced = plan(Request([(*each, "force=true") for each in words]))
+        assert not forced.in_zoo
+
+
+def test_replicas_leave_out_what_a_zoo_has(packed: str) -> None:
+    run = tiny(Path("elsewhere"), "method=rope")
+    [shared] = SharedTraining.of(run)
+    assert kept(run).step(shared.hash, shared.settings) == 0
+    with_zoo = Checkpoints("elsewhere", run.config.trainer, False, Console(), "results/zoo")
+    assert with_zoo.step(shared.hash, shared.settings) is None
+
+
+def test_a_folder_of_somebody_else_names_no_zoo() -> None:
+    assert compose("zoo=other").content["zoo"] == "other"
+    from posbench.config.sources import OF_THE_USER
+
+    assert "zoo" in OF_THE_USER
