@@ -13,8 +13,10 @@ was stopped goes on where it was.
     extension        direct,pi,ntk,yarn by default; any that needs no training, and
                      extension.NAME=VALUE for their settings. *_tuned search their settings first
     task             passkey,key_value_retrieval by default; noisy_recall, multi_hop,
-                     in_context_language, common_words; ruler for four of them; perplexity
-    text             the text file of perplexity, UTF-8
+                     in_context_language, common_words; ruler for four of them; perplexity;
+                     last_tokens: the loss of the last 64 tokens of texts, the same at each length
+    text             the text file of perplexity, UTF-8; or the folder of text files of
+                     last_tokens, by default the source of SymPy, which PyTorch installs
     lengths          [1,1.5,2] by default
     tokens           instead of lengths, as they are: [256,512]
     texts, questions 1 text of each length, with 10 questions at ten depths
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from posbench.pretrained.mounting import Mounted
     from posbench.pretrained.recording import Candidate, Recorder
 
-PERPLEXITY = "perplexity"
+PERPLEXITY, LAST_TOKENS = "perplexity", "last_tokens"
 SHORTEST = 2
 """Tokens of a text of which one is predicted."""
 
@@ -101,7 +103,6 @@ def run(request: ModelRequest) -> Iterator[str]:
     from posbench.pretrained.tabulating import table
 
     model, tokenizer = request.files.load(request.settings.dtype, request.settings.device)
-    tasks = measurements(request, tokenizer)
     with mounted_and_proved(model, request.settings.train_positions or None) as mounted:
         trained = mounted.train_positions
         yield f"{request.files.path}, trained for {trained} positions, equals itself when mounted."
@@ -113,6 +114,7 @@ def run(request: ModelRequest) -> Iterator[str]:
             )
         recorder = _recorder(request, mounted)
         lengths = sorted(recorder.multiples)
+        tasks = measurements(request, tokenizer, lengths[-1])
         refuse_short(tasks, lengths[0])
         candidates = yield from _candidates(request, tasks, recorder)
         for text, length, task in itertools.product(request.texts, lengths, tasks):
@@ -267,20 +269,24 @@ def searched(
 
 
 def prove_beyond(mounted: Mounted, extension: Extension, lengths: list[int]) -> None:
-    """The proof is made at the shortest length beyond training, if there is one."""
+    """The proof is made at the shortest length beyond training; where there is none, at the longest
+    for an extension that changes short texts too.
+    """
     from posbench.pretrained.proof import prove_effect
 
-    beyond = min((length for length in lengths if length > mounted.train_positions), default=None)
-    if beyond is not None:
-        prove_effect(mounted, extension, beyond)
+    within = None if extension.is_identity else max(lengths)
+    beyond = (length for length in lengths if length > mounted.train_positions)
+    if (length := min(beyond, default=within)) is not None:
+        prove_effect(mounted, extension, length)
 
 
-def measurements(request: ModelRequest, tokenizer: Any) -> list[Measurement]:
+def measurements(request: ModelRequest, tokenizer: Any, longest: int) -> list[Measurement]:
     from posbench.pretrained.continuing import pieces
+    from posbench.pretrained.last_tokens import LastTokens
     from posbench.pretrained.measuring import Answering, Perplexity
     from posbench.pretrained.text_tasks import SETS, TASKS
 
-    known = {**TASKS, **SETS, PERPLEXITY: None}
+    known = {**TASKS, **SETS, PERPLEXITY: None, LAST_TOKENS: None}
     names = [each for name in request.settings.task for each in SETS.get(name, (name,))]
     found: list[Measurement] = []
     for name in dict.fromkeys(names):
@@ -293,6 +299,8 @@ def measurements(request: ModelRequest, tokenizer: Any) -> list[Measurement]:
             if not text.is_file():  # a device has no end
                 raise ConfigError(f"text={text} is no file: name a text file")
             found.append(Perplexity.of(text, tokenizer))
+        elif name == LAST_TOKENS:
+            found.append(LastTokens.of(request.settings.text, pieces(tokenizer), longest))
         else:
             questions, chat = request.settings.questions, request.settings.chat
             asking = Answering(name, TASKS[name], pieces(tokenizer, chat), questions, chat)

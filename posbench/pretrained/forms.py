@@ -90,12 +90,9 @@ def mount(model: PreTrainedModel, train_positions: int | None = None) -> Mounted
         )
     found = TwoPasses(model, rotaries, positions)
     layers = found.layers()
-    kind = Mounted if found.is_plain and not any(map(_is_richer, layers)) else Richer
+    richer = any(isinstance(each, RicherLayer) or each.window for each in layers)
+    kind = Mounted if found.is_plain and not richer else Richer
     return kind(model, layers, rotaries, positions)
-
-
-def _is_richer(layer: Layer) -> bool:
-    return isinstance(layer, RicherLayer)
 
 
 class TwoPasses:

@@ -231,8 +231,9 @@ def prove_effect(mounted: Mounted, extension: Extension, length: int) -> None:
                 f"all rotary layers have windows of {windows(still)}, within the "
                 f"{mounted.train_positions} trained positions, so no distance is new"
             )
+        where = "beyond" if length > mounted.train_positions else "of"
         raise CannotMount(
-            f"{type(extension).__name__} changed no logit at {length} positions, beyond the "
+            f"{type(extension).__name__} changed no logit at {length} positions, {where} the "
             f"{mounted.train_positions} trained, by more than {_name_of(mounted.model.dtype)} "
             "rounds, so measuring it would measure the model itself: see whether its settings "
             "leave anything to change at that length"

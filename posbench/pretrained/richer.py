@@ -1,5 +1,5 @@
-"""Mounted models that have more than a rotation: sinks, soft caps, chunks, tables of other forms,
-layers with a state.
+"""Mounted models that have more than a rotation: sinks, soft caps, chunks, windows that an
+extension may widen, tables of other forms, layers with a state.
 
 `Mounted` is what published records were measured with, and stays as it is. Here is what it lacks.
 """
@@ -112,20 +112,53 @@ class Richer(Mounted):
     def encodings(self, length: int) -> EncodingStack:
         if length not in self._stacks:
             stack = super().encodings(length)
+            extended = self.extension.extend(self.trained(length), self.train_positions, length)
             self._stacks[length] = stack.replaced(
                 [
                     Scored(encoding, scores) if scores else encoding
-                    for layer, encoding in zip(self.layers, stack, strict=True)
+                    for layer, usual, new in zip(self.layers, stack, extended, strict=True)
+                    for encoding in (new if _is_widened(layer, new) else usual,)
                     for scores in (getattr(layer, "scores", None),)
                 ]
             )
         return self._stacks[length]
+
+    def _attention(
+        self,
+        module: nn.Module,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Mask,
+        scale: float,
+    ) -> Tensor:
+        assert self._positions is not None
+        last, total = int(self._positions.max()) + 1, k.shape[2]
+        known = last if mask.padding is None else mask.padding.shape[1]
+        if q.shape[2] < total < known:
+            index = self._index[module]
+            layer, encoding = self.layers[index], self.encodings(self.length or last).layers[index]
+            if _is_widened(layer, encoding):
+                raise CannotMount(
+                    f"the cache has dropped keys beyond the window of {layer.window}, and the "
+                    "extension widens it: give the whole sequence at once, with use_cache=False"
+                )
+        return super()._attention(module, q, k, v, mask, scale)
 
     def _unrotated(
         self, rotary: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> Any:
         self._positions = text_positions(args, kwargs)
         return still(rotary, output)
+
+
+def _is_widened(layer: Layer, encoding: object) -> bool:
+    """Whether the window of a layer is another one than that of the model."""
+    while isinstance(encoding, Wrapper):
+        if (window := vars(encoding).get("window")) is not None:
+            return bool(window != layer.window)
+        encoding = encoding.host
+    return False
 
 
 def still(rotary: nn.Module, output: Any) -> Any:
