@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,24 @@ def test_a_page_is_what_it_was(page: Callable[[str, str], Any]) -> None:
     pytest.importorskip("wandb_workspaces")
     made = as_json(page("posbench", ""))
     assert made == (DATA / f"{page.__name__}.json").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:Failed to validate block type")  # of comments that none has
+@pytest.mark.parametrize("page", [workspace, report])
+def test_the_models_of_the_client_take_a_page_and_give_it_back_without_a_server(
+    page: Callable[[str, str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb_workspaces")
+
+    def connected(*_: object) -> None:
+        raise AssertionError("a server was asked")
+
+    monkeypatch.setattr(socket.socket, "connect", connected)
+    model = page("posbench", "someone")._to_model()
+    text = model.model_dump_json(by_alias=True)
+    assert type(model).model_validate_json(text).model_dump_json(by_alias=True) == text
+    with pytest.raises(ValueError, match="spec"):
+        type(model).model_validate(json.loads(text) | {"spec": 3})
 
 
 def test_pages_name_only_what_is_logged() -> None:

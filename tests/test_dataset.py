@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import making
@@ -45,6 +47,56 @@ def test_the_card_names_every_file_and_every_column(exported: Path) -> None:
     assert front["size_categories"] == ["n<1K"] and front["license"] == "apache-2.0"
     assert all(f"| `{name}` |" in card for name in tables.COLUMNS)
     assert "8 runs, 2 methods, 2 tasks, 2 seeds. Every run trains a small model from" in card
+
+
+def test_runs_and_rows_are_those_of_the_board(exported: Path) -> None:
+    folder = exported / "out/dataset/data"
+    runs, rows = (pd.read_parquet(folder / f"{name}.parquet") for name in ("runs", "rows"))
+    for name, frame in (("runs", runs), ("leaderboard", rows)):
+        board = pd.read_csv(exported / f"out/site/{name}.csv")
+        assert [*frame] == [*board] and len(frame) == len(board)
+    assert len(runs) == 8 and {*rows["method"]} == {"alibi", "rope"}
+    board = pd.read_csv(exported / "out/site/runs.csv")
+    assert runs["area"].tolist() == pytest.approx(board["area"].tolist(), rel=1e-5, nan_ok=True)
+
+
+def test_the_card_is_one_that_a_hub_reads(exported: Path) -> None:
+    """By the library of the hub, which is there where transformers is."""
+    hub = pytest.importorskip("huggingface_hub")
+    data = hub.DatasetCard.load(exported / "out/dataset/README.md").data
+    assert isinstance(data, hub.DatasetCardData)
+    assert data.license == "apache-2.0" and data.pretty_name == "posbench results"
+    assert {each["config_name"] for each in data.configs} >= {"cells", "runs", "rows"}
+    assert [each["config_name"] for each in data.configs if each.get("default")] == ["cells"]
+    space = hub.SpaceCard.load(exported / "out/site/README.md").data
+    assert space.sdk == "static" and (exported / "out/site" / space.app_file).is_file()
+
+
+def test_the_data_set_says_how_it_is_cited_and_deposited(exported: Path) -> None:
+    """With what citation-file-format 1.2.0 and Zenodo require; those of the repository agree."""
+    import yaml
+
+    cited = yaml.safe_load((exported / "out/dataset/CITATION.cff").read_text())
+    deposit = json.loads((exported / "out/dataset/.zenodo.json").read_text())
+    own = yaml.safe_load((Path(__file__).parent.parent / "CITATION.cff").read_text())
+    for key in ("cff-version", "authors", "version", "license"):
+        assert cited[key] == own[key], key
+    assert (own["type"], cited["type"], deposit["upload_type"]) == ("software", *["dataset"] * 2)
+    assert cited["message"] and deposit["access_right"] == "open" and deposit["license"]
+    assert deposit["creators"] == cited["authors"] and deposit["title"] == cited["title"]
+    assert "8 runs, 2 methods" in deposit["description"] == cited["abstract"]
+
+
+def test_the_site_is_one_page_that_has_no_link_to_what_is_not_pushed(exported: Path) -> None:
+    site = exported / "out/site"
+    names = {path.name for path in site.iterdir()}
+    assert {"index.html", "runs.csv", "leaderboard.csv", "README.md"} <= names
+    page = (site / "index.html").read_text()
+    assert "leaderboard.html" not in names and "rope" in page
+    linked = re.findall(r'(?:href|src)="([^"]*)"', page)
+    elsewhere = [each for each in linked if not each.startswith(("#", "data:"))]
+    assert {*elsewhere} <= names
+    assert '"root":""' in page.replace(" ", ""), "nor to the code beside the folder"
 
 
 def test_the_card_says_that_runs_of_pretrained_models_train_nothing() -> None:

@@ -656,12 +656,18 @@ def test_tensorboard_has_tests_by_length_the_summary_and_the_picture(tmp_path: P
     logger.log_record(record)
     logger.close()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    assert [(e.step, round(e.value, 3)) for e in events.Scalars("test/score")] == [
-        (10, 1.0),
-        (20, 0.8),
-        (40, 0.5),
-        (80, 0.3),
-    ]
+    scalars = {
+        name: [(each.step, each.value) for each in events.Scalars(name)]
+        for name in events.Tags()["scalars"]
+        if name.startswith(("test/", "summary/"))
+    }
+    told_to_wandb = {f"summary/{name}": value for name, value in told.numbers(record).items()}
+    assert scalars.keys() == TEST | told_to_wandb.keys(), "the metrics that W&B gets"
+    assert {name: scalars[name][0][1] for name in told_to_wandb} == pytest.approx(told_to_wandb)
+    for name in TEST:
+        expected = [(n, values[name]) for n, values in told.tests(record)]
+        assert [step for step, _ in scalars[name]] == [n for n, _ in expected] == [10, 20, 40, 80]
+        assert [value for _, value in scalars[name]] == pytest.approx([v for _, v in expected])
     assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(50, 2.0)]
     (path,) = (tmp_path / "tensorboard").glob("*tfevents*")
     assert ".posbench." in path.name and f".{socket.gethostname()}." not in path.name
