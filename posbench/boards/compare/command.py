@@ -283,13 +283,13 @@ def _beforehand(planned: SweepPlan, results_dir: Path) -> Iterator[str]:
         share = share_of_a_core()
         yield (
             f"{counted(len(planned.runs), 'run')} to make, which takes about "
-            f"{duration(START + cost.total / share)} by the clock if they follow one another: a "
+            f"{duration((START + cost.total) / share)} by the clock if they follow one another: a "
             f"process gets {100 * share:.0f} % of a core here now."
         )
 
 
 START = 20.0
-"""Seconds in which the command and its sweep begin and end."""
+"""CPU seconds in which the command and its sweep begin and end."""
 
 
 def share_of_a_core(seconds: float = 0.2) -> float:
