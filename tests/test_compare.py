@@ -341,6 +341,35 @@ def test_tasks_are_those_that_resolve_the_most_pairs_in_an_hour() -> None:
     assert len(found.chosen_tasks(known, trained=here, quick=True)) == 3
 
 
+def test_an_extension_goes_to_the_board_whose_weights_are_there(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept = ["passkey_distractors", "language", "mqar_load"]
+    monkeypatch.setattr(command, "_trained", lambda *_: kept)
+    monkeypatch.setattr(command, "_extension", lambda row: row.row[1].partition("=")[2])
+
+    def board_of(*words: str) -> str | None:
+        row = subject(words, definition.load("main"))
+        with composing():
+            found = command._of_zoo(row, words, [])
+        return found and found[1].name
+
+    file = str(mine / "extension/decay.yaml")
+    assert board_of(file) is None, "there is no zoo"
+    zoo = tmp_path / "results/zoo/served.safetensors"
+    zoo.parent.mkdir(parents=True)
+    zoo.write_bytes(b"")
+    assert board_of(file) is None, "and no records of that board"
+    (tmp_path / "results/served/records").mkdir(parents=True)
+    assert board_of(file) == "served"
+    assert board_of(file, "zoo=elsewhere") is None
+    assert board_of(file, "seed=10") is None, "which is a seed of another board"
+    assert board_of(str(mine / "encoding/decay.yaml")) is None, "it is trained anew"
+    kept.pop()
+    assert board_of(file) is None, "two tasks have no interval"
+
+
 def test_pairs_are_resolved_by_their_differences_seed_by_seed() -> None:
     areas = np.array(
         [

@@ -191,23 +191,8 @@ class SweepPlan:
 
     @cached_property
     def in_zoo(self) -> set[str]:
-        """Of the trainings that runs are left on, those that no run has to make: a zoo has them."""
-        left = {run.training: run for run in self.runs if not run.spec.composed.content["force"]}
-        places = {str(run.spec.composed.content["zoo"]) for run in left.values()}
-        if not any(map(os.path.exists, places)):  # else torch is not needed
-            return set()
-        from posbench.running.zoo import usable
-
-        zoos = {place: usable(place) for place in places}
-        found = set()
-        for training, run in left.items():
-            content = run.spec.composed.content
-            there = zoos[str(content["zoo"])]
-            if any(each.may_be_of(content) for each in there.values()):
-                with suppress(PosbenchError):  # which the run will say
-                    if there.keys() >= {*run.training_hashes}:
-                        found.add(training)
-        return found
+        """Of the trainings of the runs that are left, those that a zoo has."""
+        return in_zoo(self.runs)
 
     @cached_property
     def published(self) -> dict[Path, list[Record]]:
@@ -235,6 +220,28 @@ class SweepPlan:
                     f"           {len(there):,} of the others {agreeing(len(there), 'is', 'are')} "
                     f"published: `posbench records {shlex.join(words)}` takes them over"
                 )
+
+
+def in_zoo(runs: Iterable[PlannedRun]) -> set[str]:
+    """The trainings of these runs that nobody has to make, as a zoo has them. It needs torch where
+    there is a zoo.
+    """
+    asked = {run.training: run for run in runs if not run.spec.composed.content["force"]}
+    places = {str(run.spec.composed.content["zoo"]) for run in asked.values()}
+    if not any(map(os.path.exists, places)):
+        return set()
+    from posbench.running.zoo import usable
+
+    zoos = {place: usable(place) for place in places}
+    found = set()
+    for training, run in asked.items():
+        content = run.spec.composed.content
+        there = zoos[str(content["zoo"])]
+        if any(each.may_be_of(content) for each in there.values()):
+            with suppress(PosbenchError):  # which the run will say
+                if there.keys() >= {*run.training_hashes}:
+                    found.add(training)
+    return found
 
 
 def plan(request: Request) -> SweepPlan:

@@ -24,6 +24,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -51,7 +52,7 @@ from posbench.records.record import Record
 from posbench.running.zoo import zoos
 from posbench.showing.table import number
 from posbench.statistics.aggregates import FEWEST
-from posbench.sweeping.plan import SweepPlan, plan, published
+from posbench.sweeping.plan import SweepPlan, in_zoo, plan, published
 from posbench.sweeping.requests import Request
 
 MAIN = "main"
@@ -161,15 +162,14 @@ def _records_of(board: str) -> Path:
 def _trained(
     mine: RowSubject, board: Board, tasks: Sequence[str], seeds: Sequence[int]
 ) -> list[str]:
-    """The tasks of which no run needs a training: it is complete, or a zoo has the weights."""
-    runs = _without_force(mine.runs(board, tasks, seeds))
-    planned = plan(runs)
-    lacking = {
-        run.spec.identity.task.label for run in planned.runs if run.training not in planned.in_zoo
-    }
-    refused = {each for rows in planned.refused.values() for of in rows.values() for each in of}
-    wrong = bool(planned.wrong)
-    return [task for task in tasks if not wrong and task not in {*lacking, *refused}]
+    """The tasks of which a zoo has all trainings; what else is complete does not count, so that
+    earlier runs choose nothing.
+    """
+    planned = plan(_without_force(mine.runs(board, tasks, seeds)))
+    runs = [*planned.complete, *planned.runs]
+    there = in_zoo(runs)
+    found = Counter(run.spec.identity.task.label for run in runs if run.training in there)
+    return [task for task in tasks if found[task] == len(seeds)]
 
 
 def _compare(
@@ -283,13 +283,13 @@ def _beforehand(planned: SweepPlan, results_dir: Path) -> Iterator[str]:
         share = share_of_a_core()
         yield (
             f"{counted(len(planned.runs), 'run')} to make, which takes about "
-            f"{duration(START + cost.total / share)} by the clock if they follow one another: a "
+            f"{duration((START + cost.total) / share)} by the clock if they follow one another: a "
             f"process gets {100 * share:.0f} % of a core here now."
         )
 
 
 START = 20.0
-"""Seconds in which the command and its sweep begin and end."""
+"""CPU seconds in which the command and its sweep begin and end."""
 
 
 def share_of_a_core(seconds: float = 0.2) -> float:
