@@ -109,7 +109,7 @@ def test_a_page_leads_to_the_published_boards_beside_it(tmp_path: Path, board: s
     page = generate(tmp_path / board, some_records()).pages["leaderboard.html"]
     above = page[: page.index("</header>")]
     assert f'href="../{other}/leaderboard.html"' in above
-    assert above.index("<nav") < above.index("“Learned” is the share") and "“reaches”" in above
+    assert above.index("<nav") < above.index("“Learned” is the share") and "“Reaches”" in above
 
 
 def test_what_follows_is_said_to_each_reader_with_a_link(folder: Path) -> None:

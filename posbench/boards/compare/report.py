@@ -62,10 +62,7 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
         if found.place
         else "and has no place in the table, with fewer than two thirds of the tasks"
     )
-    yield (
-        f"Of what it has learned it reaches {number(ours['reaches'])}{bounds}, put at the mean of "
-        f"the tasks, {place}."
-    )
+    yield (f"Of what it has learned it reaches {number(ours['reaches'])}{bounds}, {place}.")
     sure = [str(row) for row in found.rivals.index[found.rivals["p_holm"] < SIGNIFICANT]]
     if len(found.rivals):
         yield (
