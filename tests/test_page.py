@@ -776,6 +776,26 @@ def test_a_row_is_one_stop_of_the_tab_key(page: Page) -> None:
         assert page.run(f"{at}.closest('tr')).textContent") == what
 
 
+AXE = TOP / "node_modules/axe-core/axe.min.js"
+"""Of `npm install --no-save axe-core`."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not AXE.is_file(), reason="npm install --no-save axe-core, then it is asked")
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1400, 390])
+def test_axe_finds_no_fault(browser: Page, folder: Path, width: int, dark: bool) -> None:
+    browser.dark(dark)
+    browser.open(folder / "leaderboard.html", width, 900)
+    browser.run(
+        "all('details').forEach(each => { each.open = true; }); toggle(lines[0].line, true)"
+    )
+    browser.run(f"{AXE.read_text(encoding='utf-8')};1")
+    faults = browser.run("axe.run().then(found => found.violations.map(each => each.id))")
+    browser.dark(False)
+    assert faults == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1400, 390])
 def test_targets_headings_captions_and_colours_are_those_of_wcag(
