@@ -109,7 +109,7 @@ def test_a_page_leads_to_the_published_boards_beside_it(tmp_path: Path, board: s
     page = generate(tmp_path / board, some_records()).pages["leaderboard.html"]
     above = page[: page.index("</header>")]
     assert f'href="../{other}/leaderboard.html"' in above
-    assert above.index("<nav") < above.index("“Learned” is the share") and "“reaches”" in above
+    assert above.index("<nav") < above.index("“Learned” is the share") and "“Reaches”" in above
 
 
 def test_what_follows_is_said_to_each_reader_with_a_link(folder: Path) -> None:
@@ -774,6 +774,26 @@ def test_a_row_is_one_stop_of_the_tab_key(page: Page) -> None:
         page.press(key)
         at = "document.activeElement.tagName + ' ' + one('button', document.activeElement"
         assert page.run(f"{at}.closest('tr')).textContent") == what
+
+
+AXE = TOP / "node_modules/axe-core/axe.min.js"
+"""Of `npm install --no-save axe-core`."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not AXE.is_file(), reason="npm install --no-save axe-core, then it is asked")
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1400, 390])
+def test_axe_finds_no_fault(browser: Page, folder: Path, width: int, dark: bool) -> None:
+    browser.dark(dark)
+    browser.open(folder / "leaderboard.html", width, 900)
+    browser.run(
+        "all('details').forEach(each => { each.open = true; }); toggle(lines[0].line, true)"
+    )
+    browser.run(f"{AXE.read_text(encoding='utf-8')};1")
+    faults = browser.run("axe.run().then(found => found.violations.map(each => each.id))")
+    browser.dark(False)
+    assert faults == []
 
 
 @pytest.mark.slow

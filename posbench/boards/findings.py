@@ -171,11 +171,12 @@ def _learned(standing: Ranked, code: Code) -> str:
     every = summary.index[summary["learned"].round(9) == 1]
     every = [str(row) for row in every if summary.loc[row, "num_tasks"] == tasks]
     runs = standing.part.runs
+    every_task = "the task" if tasks == 1 else f"each of the {tasks} tasks"
     shown = f": {', '.join(map(code, every))}" if every and len(every) <= FEW else ""
     return (
         f"{int(runs['learned'].sum()):,} of {counted(len(runs), 'training')} learned their task at "
         f"1x. {whole or 'None'} of {counted(len(summary), 'row')} "
-        f"{agreeing(whole or 1, 'has', 'have')} learned each of the {counted(tasks, 'task')} at "
+        f"{agreeing(whole or 1, 'has', 'have')} learned {every_task} at "
         f"least once, {len(every) or 'none'} with every training{shown}."
     )
 

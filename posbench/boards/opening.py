@@ -98,9 +98,9 @@ def caption(standing: Ranked) -> str:
         bool(standing.placed) and len(standing.placed) < len(standing.known)
     )
     return (
-        f"{standing.part.title}, {tasks}: the area from 1x to 8x of the trainings that learned, "
-        "0 to 1. Hatched: no training learned the task. Empty: not run. Beside the name: how far "
-        f"the row reaches over all tasks.{below}"
+        f"{standing.part.title}, {tasks}: the area from 1x to {standing.longest:g}x of the "
+        "trainings that learned, 0 to 1. Hatched: no training learned the task. Empty: not run. "
+        f"Beside the name: how far the row reaches over all tasks.{below}"
     )
 
 

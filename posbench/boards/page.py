@@ -24,6 +24,7 @@ from posbench.config.board import Board
 from posbench.records.record import Record
 from posbench.showing.pages import Chapter, Page, Picture, Terms
 from posbench.showing.table import Markdown
+from posbench.statistics.aggregates import is_pretrained
 
 HERE = Path(__file__).parent
 FIRST = 3
@@ -236,18 +237,23 @@ def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
     of_runs = known[known["protocol_name"] == str(runs["protocol_name"].iloc[0])]
     of_runs = of_runs[of_runs["task_name"].isin(first.tasks)]
     low, high = (int(of_runs["train_positions"].agg(end)) for end in ("min", "max"))
-    positions = (
-        f"{low} to {high} positions, depending on the task" if low != high else f"{low} positions"
-    )
+    positions = f"{low:,} positions"
+    if low != high:
+        positions = f"{low:,} to {high:,} positions, depending on the task"
     size = round(int(of_runs["parameters"].median()), -3)
+    trained = is_pretrained(first.kind)
+    model = "Each model is a small transformer of"
+    if trained:
+        model = "Others trained the model, which has"
+    unit, solve = ("sample", "are answered") if trained else ("training", "solve their task")
     rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
     return [
-        f"Each model is a small transformer of about {size:,} parameters. Its longest training "
-        f"sequence has {positions}, and its longest test {first.longest:g} times as many. "
-        f"“{first.part.title}” has {rows}, {tasks} and {counted(len(runs), 'training')}.",
-        "“Learned” is the share of a row's trainings that solve their task at the training length. "
-        "“Reaches” says how far those go: the area under their score from 1x to "
-        f"{first.longest:g}x, where 1 is no error and 0 is guessing.",
+        f"{model} about {size:,} parameters. Its longest training sequence has {positions}, and "
+        f"its longest test {first.longest:g} times as many. “{first.part.title}” has {rows}, {tasks} "
+        f"and {counted(len(runs), unit)}.",
+        f"“Learned” is the share of a row's {unit}s that {solve} at the training length. “Reaches” "
+        f"says how far those go: the area under their score from 1x to {first.longest:g}x, where 1 "
+        "is no error and 0 is guessing.",
     ]
 
 

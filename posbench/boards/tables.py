@@ -92,7 +92,7 @@ DIFFERS = Term(
 )
 AT_LENGTHS = Term(
     "1x, 2x, 4x, 8x",
-    "The score at a length, corrected for guessing, put at the mean of the tasks in the same way.",
+    "The score at a length, corrected for guessing, on one scale over tasks in the same way.",
 )
 CLASS = Term(
     "Class",

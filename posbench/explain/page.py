@@ -256,7 +256,7 @@ READING = (
     "needs that head for."
 )
 STYLE_OF_PAGE = """
-main { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 0 2rem; }
+#tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 0 2rem; }
 h2 { border-top: 1px solid var(--line); padding-top: 1rem; }
 figure { margin: 1rem 0; }
 figure svg { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 4px; }

@@ -16,7 +16,7 @@ CAPS: dict[str, Callable[[int, int], tuple[int, int]]] = {
     "paper": lambda c, s: (c - 1, c - 1),
     "code": lambda c, s: (c, min(2 * s - 1, c)),
 }
-"""(c, s) -> where queries stand at most for keys of the chunk before, and for those of earlier
+"""(c, s) -> the largest position of a query for keys of the chunk before, and for those of earlier
 ones."""
 
 
@@ -30,12 +30,12 @@ class DCA(RegionExtension):
 
     Distances up to `window` w are exact, none reaches `largest` c, and no distance is new at any
     length while c does not exceed L. Keys of earlier chunks keep their order within a chunk, but
-    chunks are not told apart. Chunks are counted from the first token. c left out (null) is L, and
-    w left out a quarter of c (rounded), as published: then two chunks cover L, and nothing changes
-    at the training length. With c < L far keys are put together there already.
+    the order of the chunks is lost. Chunks are counted from the first token. c left out (null) is
+    L, and w left out a quarter of c (rounded), as published: then two chunks cover L, and nothing
+    changes at the training length. With c < L far keys are put together there already.
 
-    `caps` says where queries stand at most: "paper" as above; with "code" as in the authors' code,
-    at c for the chunk before and at $\min(2s - 1, c)$ for earlier ones, so that c itself is told
+    `caps` is the largest position of a query: "paper" as above; with "code", as in the authors'
+    code, c for the chunk before and $\min(2s - 1, c)$ for earlier ones, so that c itself is used
     and distances may be exact up to w + 1. That code has c = 3 L/4 and w = L/8 (in another version
     L/16). Its temperature, 1 up to L, is left out.
     """

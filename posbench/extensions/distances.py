@@ -2,8 +2,8 @@ r"""What extensions of distances share beside `regions`: checks of settings, and
 
 d = i - j is a distance of positions, d' the one that the host is told. L are the positions seen in
 training, L' those of the test; distances up to L - 1 have been trained. A key at a later position
-than its query (d < 0, where a task's ids run backwards) keeps its distance, unless it is said
-otherwise.
+than its query (d < 0, where a task's ids run backwards) keeps its distance, unless an extension
+states otherwise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from posbench.extensions.regions import Region, RegionExtension, at_least, from_
 
 
 def counted(name: str, value: int | None, low: int = 1) -> None:
-    """Refuses what is no number of positions; null stands for one that lengths give."""
+    """Refuses what is no number of positions; null means one that follows from lengths."""
     if value is not None and value < low:
         raise ConfigError(f"{name} is a number of positions, at least {low}, got {value}")
 

@@ -18,7 +18,7 @@ class FineTuned(ExtensionWrapper):
     while it is trained and those of each test afterwards: one `scale` for both, where it has one,
     is what the papers do.
 
-    Whatever is trained longer must be held against the same steps at the same lengths without the
+    Whatever is trained longer must be compared with the same steps at the same lengths without the
     extension: that is this class around `Direct`.
     """
 

@@ -41,7 +41,7 @@ class InklingTemperature(Growing):
     in transformers; no paper).
 
     It grows without steps, from position L on: at the last trained one it is 1. $\beta$ is 0.1, as
-    published. A bias that stands for a distance stands for a sharper one the later the query:
+    published. A bias by distance is sharper the later the query:
     ALiBi's slope grows by $\tau$. Without a bias it multiplies the scores alone. Inkling is trained
     with it; here it is put on afterwards.
     """

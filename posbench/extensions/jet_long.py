@@ -17,7 +17,7 @@ class JetLong(Shrinking):
 
     Up to `window` $w_0$ nothing changes; further keys are seen in groups of `group` G, as
     `SelfExtend` does, but without an offset: the first of them look nearer, $w_0/G$, than those
-    within the window, and a distance below $w_0$ may stand for a near and a far key. Published
+    within the window, and a distance below $w_0$ may belong to a near and to a far key. Published
     $w_0$ = 2,048 of 32,768. Left out (null), G is the smallest with which no distance of the test
     is new, for each test length its own, and nothing changes at the training length. Groups are
     counted from the first token; which of G neighbouring keys it is, is lost.

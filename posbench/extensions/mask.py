@@ -16,7 +16,7 @@ from posbench.core.masks import Masked, Visible
 
 class Mask(Extension):
     """A mask whose `size` is a number of tokens, by index; left out (null), it follows from the
-    trained positions so that the training length is as it was. With a size of one's own, training
+    trained positions so that the training length is as it was. With another size, training
     may have seen more.
     """
 

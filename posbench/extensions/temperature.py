@@ -44,7 +44,7 @@ class Heated(Wrapper):
 
 
 class Temperature(Extension):
-    """A temperature that grows with the query's place from `length` on; null stands for L."""
+    """A temperature that grows with the query's place from `length` on; null means L."""
 
     needs = "temperature"
     around: type[Heated] = Heated

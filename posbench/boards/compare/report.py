@@ -57,10 +57,7 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
         yield "So how far it reaches is not known."
         return
     bounds = "" if pd.isna(ours["low"]) else f" (95 % {span(ours['low'], ours['high'])})"
-    yield (
-        f"Of what it has learned it reaches {number(ours['reaches'])}{bounds}, put at the mean of "
-        "the tasks."
-    )
+    yield f"Of what it has learned it reaches {number(ours['reaches'])}{bounds}."
     yield place(found)
     sure = [str(row) for row in found.rivals.index[found.rivals["p_holm"] < SIGNIFICANT]]
     if len(found.rivals):
