@@ -22,7 +22,7 @@ COMMANDS = {
     "records": ("posbench.sharing.command", "publish, verify, bundle, accept, export, upload"),
     "pretrained": (
         "posbench.pretrained.command",
-        "extensions on your model; verify, advise, reach",
+        "extensions on your model; verify, advise, reach, lm-eval",
     ),
     "tasks": ("posbench.explain.samples", "what a task generates: tasks passkey --n 8"),
 }
@@ -35,6 +35,7 @@ WITHIN = {
     ("pretrained", "verify"): "posbench.pretrained.verify",
     ("pretrained", "advise"): "posbench.pretrained.advise",
     ("pretrained", "reach"): "posbench.pretrained.reach",
+    ("pretrained", "lm-eval"): "posbench.pretrained.lm_eval",
 }
 """Commands that are the second word of another."""
 
