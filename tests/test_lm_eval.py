@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import TRAINED, characters, llama
 
 from posbench import cli
 from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.pretrained import lm_eval as launcher
-from small_models import TRAINED, characters, llama
 
 pytest.importorskip("lm_eval", reason="pip install 'posbench[lm-eval]'")
 from lm_eval.api.instance import Instance

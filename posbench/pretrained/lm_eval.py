@@ -1,4 +1,4 @@
-"""`posbench pretrained lm-eval`: the tasks of lm-evaluation-harness, with a model under an extension.
+"""`posbench pretrained lm-eval`: tasks of lm-evaluation-harness, with a model under an extension.
 
     posbench pretrained lm-eval --model_args pretrained=FOLDER,extension=yarn,length=8192 \\
         --tasks niah_single_1
