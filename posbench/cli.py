@@ -23,7 +23,7 @@ COMMANDS = {
     "zoo": ("posbench.sharing.zoo", "trained weights in a file: pack, list, unpack"),
     "pretrained": (
         "posbench.pretrained.command",
-        "extensions on your model; verify, advise, reach",
+        "extensions on your model; verify, advise, reach, lm-eval",
     ),
     "tasks": ("posbench.explain.samples", "what a task generates: tasks passkey --n 8"),
 }
@@ -36,6 +36,7 @@ WITHIN = {
     ("pretrained", "verify"): "posbench.pretrained.verify",
     ("pretrained", "advise"): "posbench.pretrained.advise",
     ("pretrained", "reach"): "posbench.pretrained.reach",
+    ("pretrained", "lm-eval"): "posbench.pretrained.lm_eval",
 }
 """Commands that are the second word of another."""
 

@@ -24,10 +24,11 @@ from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, known_names
+from posbench.config import mistakes
 from posbench.config.board import loaded
 from posbench.config.building import build
 from posbench.config.compose import compose, composing
-from posbench.config.folders import LARGEST
+from posbench.config.folders import LARGEST, own_names
 from posbench.config.names import Name, as_file_name, as_text
 from posbench.core.extension import Extension
 from posbench.core.settings import setting_refused
@@ -232,10 +233,15 @@ def settings_of(kind: type[Worded], words: Sequence[str], helped: str) -> Worded
         raise ConfigError(setting_refused(error)) from None
 
 
-def extension_at(name: str, train_positions: int, test_positions: int) -> Extension:
-    """An extension of the suite with its settings at a trained length."""
+def extension_at(name: str, train_positions: int, test_positions: int, *settings: str) -> Extension:
+    """An extension of the suite with its settings at a trained length, and with those given as
+    extension.NAME=VALUE.
+    """
+    mistakes.check_choice("extension", name, own_names("extension"))
     with composing():
-        cfg = compose(f"extension={name}").cfg()
+        words = [f"extension={name}", *settings]
+        mistakes.check(words)
+        cfg = compose(*words).cfg()
         cfg.train_positions, cfg.test_positions = train_positions, test_positions
         node: Any = OmegaConf.to_container(cfg.extension, resolve=True)
         found: Extension = build(node, "extension")
