@@ -18,10 +18,10 @@ import pandas as pd
 
 from posbench.base.wording import agreeing, counted
 from posbench.boards.measured import short_names
-from posbench.boards.ranking import Ranked, span
+from posbench.boards.ranking import Ranked
 from posbench.config.board import Board
 from posbench.showing.pages import Chapter, Items, Page
-from posbench.showing.table import Markdown, code, number
+from posbench.showing.table import Markdown, bounds, code, number, span
 from posbench.statistics import standings
 from posbench.statistics.correlation import over_rows, rank_correlation
 from posbench.statistics.standings import SIGNIFICANT
@@ -127,7 +127,7 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
     line = summary.loc[first]
     said = (
         f"Of what they have learned, {code(first)} reaches furthest among "
-        f"{counted(len(standing.placed), 'row')}: {number(line['reaches'])}{_interval(line)}, "
+        f"{counted(len(standing.placed), 'row')}: {number(line['reaches'])}{bounds(line)}, "
         f"{_on(standing, first)}."
     )
     if not others:
@@ -156,7 +156,7 @@ def _higher(standing: Ranked, code: Code) -> list[str]:
     summary, first = standing.summary, standing.placed
     limit = summary.loc[first[0], "reaches"] if first else -1.0
     return [
-        f"{code(row)} {number(summary.loc[row, 'reaches'])}{_interval(summary.loc[row])}, "
+        f"{code(row)} {number(summary.loc[row, 'reaches'])}{bounds(summary.loc[row])}, "
         f"{_on(standing, row)}"
         for row in standing.known
         if row not in first and summary.loc[row, "reaches"] > limit
@@ -194,7 +194,7 @@ def _at_lengths(
         sure = [str(row) for row in less.index if less.loc[row, "p_holm"] < SIGNIFICANT]
         said = (
             f"At {multiple:g}x, on {code(host)}, {code(first)} is highest: "
-            f"{number(at.loc[first, 'number'])}{_interval(at.loc[first])}, {_on(standing, first)}"
+            f"{number(at.loc[first, 'number'])}{bounds(at.loc[first])}, {_on(standing, first)}"
         )
         alone = standing.part.as_trained
         if alone in less.index:
@@ -281,16 +281,12 @@ def _on(standing: Ranked, row: str) -> str:
     )
 
 
-def _interval(line: pd.Series) -> str:
-    return "" if pd.isna(line["low"]) else f" (95 % {span(line['low'], line['high'])})"
-
-
 def _less(line: pd.Series) -> str:
     """A difference to the first, as in "-.02 (-.24 to .20, 10 tasks)"."""
     low, high = (line.get(f"difference_{side}", line.get(side)) for side in ("low", "high"))
     tasks = counted(int(line["common"]), "task") if not pd.isna(line["common"]) else ""
-    bounds = f"{span(low, high)}, " if not pd.isna(low) else ""
-    return f"{number(line['difference'])} ({bounds}{tasks})"
+    ends = f"{span(low, high)}, " if not pd.isna(low) else ""
+    return f"{number(line['difference'])} ({ends}{tasks})"
 
 
 def _counted(rows: Sequence[str]) -> str:

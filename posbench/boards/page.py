@@ -1,28 +1,41 @@
 """A board as pages: the answer first, then what is ranked, part by part, then each task.
 
+Records go one way through `generate`: frames, the order of rows, tables, sentences, a page. The
+same records give the same bytes.
+
 The page for a browser is one file that needs no network. Without JavaScript it shows its tables;
 `leaderboard.js` adds filters, curves, what opens behind a row, and two rows beside each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from posbench.base.wording import agreeing, counted
+from posbench.base.disk import read_text
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import agreeing, counted, printable
 from posbench.boards import findings, opening, page_data
-from posbench.boards.by_length import TaskRows, task_rows
-from posbench.boards.measured import Measured
-from posbench.boards.ranking import Ranked
-from posbench.boards.remarks import meaningless
-from posbench.boards.tables import GUIDE, learned_by_task, of_task, ranking, reaches
-from posbench.config.board import Board
-from posbench.records.record import Record
-from posbench.showing.pages import Chapter, Page, Picture, Terms
+from posbench.boards.measured import Measured, lengths_csv, runs_csv
+from posbench.boards.ranking import Ranked, standings_of, standings_without_board
+from posbench.boards.remarks import meaningless, of_likelihoods, remarks
+from posbench.boards.tables import (
+    GUIDE,
+    context_parts,
+    contrast_parts,
+    learned_by_task,
+    of_tasks,
+    ranking,
+    reaches,
+)
+from posbench.config.board import Board, board_of
+from posbench.records import files
+from posbench.records.record import Audit, Record
+from posbench.showing.pages import Block, Chapter, Page, Picture, Terms, explanations
 from posbench.showing.table import Markdown
 
 HERE = Path(__file__).parent
@@ -38,6 +51,110 @@ MADE = Markdown(
 MADE_BY_COMPARE = Markdown("Made by `posbench compare` from published records and yours.")
 MEANINGS = Terms({term.name: term.full for term in GUIDE})
 GUIDE_IS_BELOW = Markdown("[What the columns mean](#what-the-columns-mean).")
+
+# -- all that is made ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Generated:
+    """All that is made of the records of a folder."""
+
+    pages: dict[str, str]  # by the names of their files
+    parts: list[Chapter]  # that a terminal shows
+    notes: list[str]
+    measured: Measured
+    ranked: list[Ranked]
+    left_out: list[str]  # a sentence for each file beside the records that cannot be read
+
+
+def generate(
+    folder: Path,
+    found: Sequence[Record],
+    audits: Sequence[Audit] = (),
+    board: Board | None = None,
+    folders: Sequence[Path] = (),
+) -> Generated:
+    """What is made of the records; PosbenchError if there are none. Commands name the folders of
+    the user that they need.
+    """
+    if not found:
+        hint = "run `python -m posbench` first"
+        if folder != files.MAIN and files.MAIN.is_dir():
+            hint += f", or read the main board with `posbench board {files.MAIN}`"
+        raise PosbenchError(f"no records in {folder}: {hint}")
+    board = board or board_of(folder)
+    measured = Measured.of(found, board)
+    own, left_out = about(folder)
+    said, warned = [*of_likelihoods(measured.lengths), *own], remarks(measured, audits)
+    asked = standings_of(board, measured)
+    standings = asked or standings_without_board(measured)
+    parts = [ranked(board, each, measured) for each in standings]
+    more = [*contrast_parts(board, asked), *context_parts(measured)]
+    tasks = [] if asked else list(task_parts(of_tasks(measured)))
+    drawn = opening.picture(asked[0], alone=True) if asked else ""
+    text = Page(
+        "posbench board",
+        [
+            *([board_part(board, asked[0])] if asked else []),
+            *map(with_tasks, parts, standings),
+            *tasks,
+            *more,
+        ],
+        [Markdown(findings.MADE)],
+        lead=[GUIDE_IS_BELOW],
+        picture=Picture(drawn, opening.caption(asked[0]), "opening.svg") if drawn else None,
+        notes=[*said, *warned],
+        guide=MEANINGS,
+    )
+    page = document(
+        board, measured, standings, [*parts, *more], warned, said, folder=folder, folders=folders
+    )
+    pages = {
+        PAGE: text.markdown(),
+        "leaderboard.html": page.html(),
+        "leaderboard.csv": lengths_csv(measured),
+        "runs.csv": runs_csv(measured),
+    }
+    if drawn:
+        pages["opening.svg"] = drawn
+    if sentences := findings.page(board, asked):
+        pages[findings.FILE] = sentences.markdown()
+    return Generated(
+        pages, [*parts, *tasks, *more], [*said, *warned], measured, standings, left_out
+    )
+
+
+LARGEST = 1_000_000
+"""Bytes of what a folder says of itself."""
+BOARDS = {"Encodings": "main", "Extensions": "extensions", "Real models": "pretrained"}
+"""The published boards, by what they rank; their folders are beside each other."""
+
+
+def boards_beside(folder: Path) -> dict[str, str]:
+    """The pages of published boards beside a folder, relative to it."""
+    here = folder.resolve()
+    return {
+        title: "#tables" if here.name == name else f"../{name}/leaderboard.html"
+        for title, name in BOARDS.items()
+        if (here.parent / name / "leaderboard.html").is_file()
+    }
+
+
+def about(folder: Path) -> tuple[list[str], list[str]]:
+    """What the folder's own about.md says, a paragraph each: it stands above the tables. Then, if
+    it cannot be read, a sentence that says so.
+    """
+    path = folder / "about.md"
+    try:
+        text = read_text(path, LARGEST)
+    except FileNotFoundError:
+        return [], []
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return [], [f"{path} is not read ({reason}): put text in UTF-8 there, or delete it"]
+    paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
+    return [printable(paragraph) for paragraph in paragraphs if paragraph], []
+
 
 # -- parts, which every format shows ---------------------------------------------------------------
 
@@ -88,11 +205,12 @@ def with_tasks(shown: Chapter, standing: Ranked) -> Chapter:
     return Chapter(shown.title, [*shown.blocks, below], shown.look)
 
 
-def task_parts(tasks: Iterable[TaskRows], usual: str = "", own: str = "") -> Iterator[Chapter]:
+def task_parts(
+    tasks: Mapping[tuple[str, str], Sequence[Block]], usual: str = ""
+) -> Iterator[Chapter]:
     """A part a task; its name has the protocol if that is not the usual one."""
-    for task in tasks:
-        name = task.name if task.protocol in ("", usual) else f"{task.name}, {task.protocol}"
-        yield Chapter(name, [f"{task.note}.", of_task(task, own)], "task")
+    for (protocol, task), blocks in tasks.items():
+        yield Chapter(task if protocol == usual else f"{task}, {protocol}", blocks, "task")
 
 
 def waiting(board: Board, standing: Ranked) -> Iterator[str]:
@@ -104,7 +222,7 @@ def waiting(board: Board, standing: Ranked) -> Iterator[str]:
         yield f"{counted(unrun, 'row')} that the board asks for {have} not been run."
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- the page for a browser ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -121,16 +239,12 @@ def document(
     board: Board,
     measured: Measured,
     standings: Sequence[Ranked],
-    found: Sequence[Record],
     parts: Sequence[Chapter],
-    lines: pd.DataFrame,
     notes: Sequence[str],
     about: Sequence[str] = (),
     focus: Focus | None = None,
-    explained: Collection[Path] = (),
+    folder: Path | None = None,
     folders: Sequence[Path] = (),
-    beside: Mapping[str, str] | None = None,
-    root: str = "",
 ) -> Page:
     """The page for a browser.
 
@@ -138,16 +252,12 @@ def document(
         board: by which the runs are judged
         measured: all runs
         standings: what is ranked, first things first
-        found: the records
         parts: the same as `ranked` shows it, and what else there is
-        lines: rows by length, see `posbench.boards.by_length`
         notes: what must be known before a number is believed
         about: what the folder says of itself, a paragraph each
         focus: on a row of the user, where the page is about one
-        explained: pages of `posbench.explain`, by their paths from the folder of this one
+        folder: of the page, if it links to other boards, to explanations and to the code
         folders: of the user, which commands name where they need them
-        beside: pages of other boards, by their names
-        root: see `posbench.boards.page_data.root_above`
     """
     asked = any(each.part.rows.about for each in standings)
     title, own, said, foot = "Leaderboard", "", [], MADE
@@ -157,25 +267,23 @@ def document(
         title = f"Board {board.name}"
     data = page_data.content(
         measured,
-        lines,
         standings,
-        found,
         board.all_tasks,
-        explained,
+        {*explanations(folder)} if folder else (),
         folders,
         {own: focus.sketch} if focus is not None and focus.sketch is not None else {},
-        root,
+        page_data.root_above(folder) if folder else "",
     )
-    known = {(task.protocol, task.name): task for task in task_rows(lines, measured)}
+    known = of_tasks(measured, own)
     keys = [(task["protocol"], task["name"]) for task in data["tasks"]]
     usual = (data["sections"] or data["tasks"] or [{"protocol": ""}])[0]["protocol"]
-    tasks = list(task_parts([known[key] for key in keys if key in known], usual, own))
+    tasks = list(task_parts({key: known[key] for key in keys if key in known}, usual))
     drawn = opening.picture(standings[0], own) if standings else ""
     doors = doors_of(standings) if asked and focus is None else {}
     return Page(
         title,
         [*parts, Chapter("Task by task", tasks)],
-        [f"{'; '.join(origins(found))}.", foot],
+        [f"{'; '.join(origins(measured.records))}.", foot],
         lead=[*measured_on(measured, standings), *([TO_ITS_ROW] if own else [])],
         answer=[
             *meaningless(measured.lengths["protocol_chosen"]),
@@ -183,7 +291,7 @@ def document(
             *([] if doors else findings.headline(standings)),
         ],
         doors=doors,
-        beside=beside or {},
+        beside=boards_beside(folder) if folder else {},
         about=about,
         notes=notes,
         picture=Picture(drawn, opening.caption(standings[0])) if drawn else None,

@@ -64,9 +64,7 @@ def thousandths(values: Iterable[float]) -> list[int | None]:
 
 def content(
     measured: Measured,
-    lines: pd.DataFrame,
     standings: Sequence[Ranked],
-    found: Sequence[Record],
     order: Sequence[str],
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
@@ -77,16 +75,15 @@ def content(
 
     Args:
         measured: all runs
-        lines: the same by row and length; see `posbench.boards.by_length`
         standings: what is ranked, in the order in which it is shown
-        found: the records
         order: of tasks, as the board has them
         explained: pages of `posbench.explain`, by their paths from the folder of the page
         folders: of the user, which commands name where they need them
         sketched: pictures of rows beside those that `sketches` has, by their names
         root: see `root_above`
     """
-    known, runs = measured.lengths, as_ranked(measured.runs, standings)
+    known, found = measured.lengths, measured.records
+    runs = as_ranked(measured.runs, standings)
     tasks = _tasks(known, order)
     methods = known.drop_duplicates("row").sort_values("row")
     rows = {name: number for number, name in enumerate(methods["row"])}
@@ -105,7 +102,7 @@ def content(
         "tasks": [*tasks.values()],
         "rows": described,
         "runs": _runs(runs, tasks, rows),
-        "curves": _curves(lines, runs, tasks, rows),
+        "curves": _curves(measured.by_length, runs, tasks, rows),
         "depths": _depths(found, tasks, rows, known),
         "sections": [_section(each, rows) for each in standings],
         "texts": texts,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pandas as pd
 
 from posbench.base.wording import agreeing, counted
-from posbench.boards.measured import BOARD, METHOD, RUN, TASK, named
+from posbench.boards.measured import BOARD, METHOD, RUN, TASK, Measured
 from posbench.config.provenance import targets
 from posbench.config.source import reading_once
 from posbench.config.source_hash import located
@@ -25,11 +25,11 @@ MORE_SEEDS = " Add seeds with -m 'seed=range(3)'."
 MORE_SAMPLES = " Add samples with texts=3."
 
 
-def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = ()) -> list[str]:
+def remarks(measured: Measured, audits: Sequence[Audit] = ()) -> list[str]:
     """The sentences that apply to these records."""
-    runs = named(table).drop_duplicates(RUN, keep="last")
-    repeats = len(found) - len(runs)
-    found = latest(found)
+    runs = measured.lengths.drop_duplicates(RUN, keep="last")
+    repeats = len(measured.records) - len(runs)
+    found = latest(measured.records)
     with reading_once():
         ages = [outdated(record) for record in found]
     said = [

@@ -1,23 +1,28 @@
-"""The tables of a board: what is ranked together, and the rows of each task by length.
+"""The tables of a board, made of its frames: what is ranked together, each task by length, what was
+predicted, and what more context does.
 
 One table serves every format: the page, Markdown, the terminal and LaTeX.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from posbench.base.wording import counted
 from posbench.boards import page_data
-from posbench.boards.by_length import TaskRows
 from posbench.boards.findings import FEW
-from posbench.boards.measured import Measured
-from posbench.boards.ranking import AT, Ranked, score, span
-from posbench.showing.table import NOTHING, Column, Line, Table, number, with_interval
+from posbench.boards.measured import ROW, Measured
+from posbench.boards.ranking import AT, Ranked
+from posbench.config.board import Board, Contrast
+from posbench.showing.pages import Chapter
+from posbench.showing.table import NOTHING, Column, Line, Table, number, span, with_interval
 from posbench.statistics.aggregates import Estimate, is_pretrained
+from posbench.statistics.context import Difference, between, difference, sums
+from posbench.statistics.effects import Fitted
 from posbench.statistics.standings import SIGNIFICANT
 
 # -- what the columns mean -------------------------------------------------------------------------
@@ -145,42 +150,44 @@ def ranking(
         sketched: lines of `posbench.explain.sketches` by row, of all rows; its own unless given
     """
     sketched = page_data.sketches() if sketched is None else sketched
-    rows = list(map(str, standing.summary.index))
     lengths = [each for each in AT if standing.part.is_of_a_host and each in standing.lengths]
-    columns = [
-        Column("learned", LEARNED.short),
-        Column("tasks", TASKS.short),
-        Column("reaches", REACHES.short, heat=True),
-        Column("95 %", INTERVAL.short),
-        Column("bounds", BOUNDS.short, terminal=False),
-        Column("less the first", DIFFERS.short),
-        *(Column(f"{each:g}x", heat=True, terminal=False) for each in lengths),
-        Column("steps", STEPS.short, terminal=False, paper=False),
-        Column("products", MULTIPLICATIONS.short, terminal=False, paper=False),
-        Column("seeds", terminal=False, paper=False),
-        Column("path", PATH.short, terminal=False, paper=False),
-        Column("keys", KEYS.short, terminal=False, paper=False),
-    ]
-    at = [standing.at(each)["number"] for each in lengths]
-    cells = [
-        _cells(standing, row, [number(of[row]) for of in at], sketched.get(row, {})) for row in rows
-    ]
-    filled = [
-        any(each not in ("", NOTHING) for each in column) for column in zip(*cells, strict=True)
-    ]
-    kept = [place for place, shown in enumerate(filled) if shown]
+    at = {f"{each:g}x": standing.at(each)["number"] for each in lengths}
+    known = [sketched.get(str(row), {}) for row in standing.summary.index]
+    # A frame of what is known of each row, and how a column writes it.
+    summary = standing.summary.assign(
+        path=[each.get("path") or NOTHING for each in known],
+        keys=[each.get("keys") or NOTHING for each in known],
+        **at,
+    )
+    columns: dict[Column, Callable[[pd.Series], str]] = {
+        Column("learned", LEARNED.short): lambda row: share(row["learned"]),
+        Column("tasks", TASKS.short): lambda row: f"{row['tasks']:.0f}/{row['num_tasks']:.0f}",
+        Column("reaches", REACHES.short, heat=True): _number("reaches"),
+        Column("95 %", INTERVAL.short): lambda row: span(row["low"], row["high"]),
+        Column("bounds", BOUNDS.short, terminal=False): lambda row: span(row["least"], row["most"]),
+        Column("less the first", DIFFERS.short): less_the_first,
+        **{Column(name, heat=True, terminal=False): _number(name) for name in at},
+        Column("steps", STEPS.short, terminal=False, paper=False): _steps,
+        Column("products", MULTIPLICATIONS.short, terminal=False, paper=False): _products,
+        Column("seeds", terminal=False, paper=False): _number("num_seeds", 0),
+        Column("path", PATH.short, terminal=False, paper=False): operator.itemgetter("path"),
+        Column("keys", KEYS.short, terminal=False, paper=False): operator.itemgetter("keys"),
+    }
+    rows = [row for _, row in summary.iterrows()]
+    texts = {column: list(map(text, rows)) for column, text in columns.items()}
+    kept = {column: cells for column, cells in texts.items() if {*cells} != {NOTHING}}
     lines = [
         Line(
-            row,
-            [of_row[place] for place in kept],
-            _marks(standing, row, row in measured.as_trained, row == own),
-            row == own,
-            lacking := not standing.summary.loc[row, "placed"],
-            BELOW.full if lacking else "",
+            str(row.name),
+            cells,
+            _marks(standing, row, str(row.name) in measured.as_trained, str(row.name) == own),
+            own=str(row.name) == own,
+            lacking=not row["placed"],
+            group="" if row["placed"] else BELOW.full,
         )
-        for row, of_row in zip(rows, cells, strict=True)
+        for row, *cells in zip(rows, *kept.values(), strict=True)
     ]
-    return Table([Column("method"), *(columns[place] for place in kept)], lines)
+    return Table([Column("method"), *kept], lines)
 
 
 def latex(standings: Iterable[Ranked], measured: Measured) -> str:
@@ -190,56 +197,44 @@ def latex(standings: Iterable[Ranked], measured: Measured) -> str:
     return "\n".join([needs, *each])
 
 
-def _cells(standing: Ranked, row: str, at: Sequence[str], known: Mapping[str, str]) -> list[str]:
-    """All cells of a row; `known` says how its attention is computed."""
-    summary = standing.summary
-    line = summary.loc[row]
-    steps = score(summary, "steps", row, 0) if "steps" in summary else NOTHING
-    if steps != NOTHING and line["censored"]:
-        steps += f", {line['censored']:.0f} never"
-    return [
-        share(line["learned"]),
-        f"{line['tasks']:.0f}/{line['num_tasks']:.0f}",
-        score(summary, "reaches", row),
-        NOTHING if pd.isna(line["low"]) else f"{number(line['low'])} to {number(line['high'])}",
-        span(line["least"], line["most"]),
-        less_the_first(line),
-        *at,
-        steps,
-        products(line.get("multiplications", float("nan"))),
-        score(summary, "num_seeds", row, decimals=0),
-        known.get("path") or NOTHING,
-        known.get("keys") or NOTHING,
-    ]
+def _number(name: str, decimals: int = 2) -> Callable[[pd.Series], str]:
+    return lambda row: number(row[name], decimals)
 
 
 def share(value: float) -> str:
     return NOTHING if pd.isna(value) else f"{100 * value:.0f} %"
 
 
-def products(value: float) -> str:
+def _steps(row: pd.Series) -> str:
+    """The median, and how many trainings never got there."""
+    said = number(row.get("steps", float("nan")), 0)
+    never = row.get("censored", 0)
+    return f"{said}, {never:.0f} never" if said != NOTHING and never else said
+
+
+def _products(row: pd.Series) -> str:
+    value = row.get("multiplications", float("nan"))
     return NOTHING if pd.isna(value) else f"{value / 1e12:.2g}"
 
 
-def less_the_first(line: pd.Series) -> str:
+def less_the_first(row: pd.Series) -> str:
     """The difference, its interval, the number of tasks, and whether it survives the correction."""
-    if pd.isna(line["difference"]):
+    if pd.isna(row["difference"]):
         return NOTHING
-    said, tasks = number(line["difference"]), counted(int(line["common"]), "task")
-    if not pd.isna(line["p_holm"]):
-        said += f" ({number(line['difference_low'])} to {number(line['difference_high'])})"
-    return f"{said}, {tasks}{', differs' if line['p_holm'] < SIGNIFICANT else ''}"
+    said, tasks = number(row["difference"]), counted(int(row["common"]), "task")
+    if not pd.isna(row["p_holm"]):
+        said += f" ({number(row['difference_low'])} to {number(row['difference_high'])})"
+    return f"{said}, {tasks}{', differs' if row['p_holm'] < SIGNIFICANT else ''}"
 
 
-def _marks(standing: Ranked, row: str, as_trained: bool, own: bool) -> list[str]:
+def _marks(standing: Ranked, row: pd.Series, as_trained: bool, own: bool) -> list[str]:
     # An extension may lose what its training has learned.
     runs = standing.part.runs
-    tested = runs[(runs["row"] == row) & runs["in_distribution"].notna()]
+    tested = runs[(runs["row"] == row.name) & runs["in_distribution"].notna()]
     passes = tested.empty or bool(tested["passes"].any())
-    learned = standing.summary.loc[row, "learned"]
     trained = as_trained and not is_pretrained(standing.kind)
     failed = "did not learn" if trained else "fails at 1x"
-    said = {"yours": own, failed: learned == 0 if trained else not passes}
+    said = {"yours": own, failed: row["learned"] == 0 if trained else not passes}
     return [mark for mark, holds in said.items() if holds]
 
 
@@ -271,29 +266,161 @@ def learned_by_task(first: Ranked) -> Table:
     return Table.of(headings, rows)
 
 
-# -- one task --------------------------------------------------------------------------------------
+# -- each task by length ---------------------------------------------------------------------------
 
 SHORT = ("1x", "2x", "4x", "8x")
 """The lengths of a task that a terminal has room for."""
 
 
-def of_task(task: TaskRows, own: str = "") -> Table:
-    """Every row that was run on a task, class by class, with its score at each length."""
-    scores = [
-        Column(heading, heat=True, terminal=heading in SHORT) for heading in task.lengths.values()
-    ]
+def of_tasks(measured: Measured, own: str = "") -> dict[tuple[str, str], tuple[str, Table]]:
+    """By protocol and task, what is measured, and every row that was run on it, class by class,
+    with its score at each length. Headings of lengths that do not count are in brackets.
+    """
+    trained = measured.lengths.groupby(ROW[:2])["train_positions"].first()
+    found = {}
+    for (protocol, task), part in measured.by_length.groupby(ROW[:2], sort=True):
+        tested = part[part["multiple"] >= 1].drop_duplicates("test_length")
+        lengths = {
+            int(n): f"{multiple:g}x" if counts else f"({multiple:g}x)"
+            for n, multiple, counts in tested.sort_values("test_length")[
+                ["test_length", "multiple", "aggregated"]
+            ].itertuples(index=False, name=None)
+        }
+        said = (
+            f"{part.iloc[0]['measure']}; trained on {trained[protocol, task]} positions, tested at "
+            f"n = {', '.join(map(str, lengths))}."
+        )
+        found[str(protocol), str(task)] = said, _of_task(part, lengths, own)
+    return found
+
+
+def _of_task(part: pd.DataFrame, lengths: Mapping[int, str], own: str) -> Table:
     columns = [
         Column("method"),
         Column("reaches", REACHES.short),
-        *scores,
+        *(Column(each, heat=True, terminal=each in SHORT) for each in lengths.values()),
         Column("learned", LEARNED.short),
     ]
+    scores = part.pivot(index="row", columns="test_length", values="score")
     lines = []
-    for row, line in task.rows.iterrows():
+    for row, line in part.drop_duplicates("row").set_index("row").join(scores).iterrows():
         reach = Estimate(float(line["reaches"]), float(line["reaches_half_width_95"]))
         tested = int(line["seeds_at_1x"])
         learned = f"{int(line['learned'])}/{tested}" if tested else NOTHING
-        cells = [with_interval(reach), *(number(float(line[n])) for n in task.lengths), learned]
-        marks = ["yours"] * (row == own)
-        lines.append(Line(str(row), cells, marks, group=str(line["class"])))
+        cells = [with_interval(reach), *(number(float(line[n])) for n in lengths), learned]
+        lines.append(Line(str(row), cells, ["yours"] * (row == own), group=str(line["class"])))
     return Table(columns, lines)
+
+
+# -- what the board predicted ----------------------------------------------------------------------
+
+PREDICTED = (
+    "Written down before the runs. A pair is compared on the tasks that both rows have learned, by "
+    "the area from 1x to 8x of the trainings that learned. The difference is the mean over these "
+    "tasks, first less second, with its 95 % interval over tasks and seeds, which no test corrects "
+    "for the number of pairs."
+)
+ROUNDING = 1e-9
+HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
+
+
+def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
+    """A section for each prediction of the board that has runs."""
+    if not board.contrasts or not found:
+        return
+    runs = pd.concat([each.part.runs for each in found])
+    runs = runs[runs["class"] == found[0].kind].drop_duplicates(["row", "task", "seed"])
+    if not runs["learned"].any():
+        return
+    fitted = Fitted.of(runs, draws=board.judged.draws, seed=board.judged.seed)
+    for said, contrast in board.contrasts.items():
+        lines = [_contrast(fitted, contrast, *pair) for pair in contrast.pairs]
+        verdicts = [line.cells[-1] for line in lines]
+        counts = ", ".join(
+            f"{verdicts.count(each)} {name}"
+            for each, name in (("yes", "as predicted"), ("no", "not"), (NOTHING, "not known"))
+            if each in verdicts
+        )
+        rule = f"by more than {number(contrast.by)}"
+        rule += (
+            f", on at least {100 * contrast.share:.0f} % of these tasks"
+            if contrast.share is not None
+            else " in the mean over these tasks"
+        )
+        notes = [f"It holds for a pair if the first reaches further {rule}. {counts}.", PREDICTED]
+        yield Chapter(said, [*notes, Table.of(HEADINGS, lines)])
+
+
+def _contrast(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Line:
+    name = f"{first}, {second}"
+    if not {first, second} <= {*fitted.rows}:
+        return Line(name, ["0", *[NOTHING] * 3])
+    cells = fitted.cell_means()
+    each = (cells.loc[first] - cells.loc[second]).dropna()
+    if each.empty:
+        return Line(name, ["0", *[NOTHING] * 3])
+    above = int((each - contrast.by > ROUNDING).sum())
+    line = fitted.differences(second, [first]).loc[first]
+    mean = float(line["difference"])
+    holds = mean - contrast.by > ROUNDING
+    if contrast.share is not None:
+        holds = above >= contrast.share * len(each) - ROUNDING
+    shown = number(mean) + ("" if pd.isna(line["low"]) else f" ({span(line['low'], line['high'])})")
+    return Line(name, [str(len(each)), f"{above} of {len(each)}", shown, "yes" if holds else "no"])
+
+
+# -- what more context gives or takes, where tests ask for the same tokens throughout --------------
+
+MULTIPLES = (2.0, 8.0)
+SAME_TOKENS = (
+    "The same tokens are asked for at every length, and only what comes before them grows. "
+    "Differences are in nats a token, those of a length less those at 1x: above 0, more context "
+    "does harm. right is the share of these tokens that are predicted, and its difference. "
+    "Intervals are those of texts drawn again, 95 %."
+)
+
+
+def context_parts(measured: Measured) -> Iterator[Chapter]:
+    """A part for each protocol and task with such tests; the best at the longest comes first."""
+    for (protocol, task), mine in measured.by_text.groupby(["protocol", "task"]):
+        lines = sorted(_by_text(mine), key=lambda each: each[0])
+        headings = ["method", "seeds", "nats at 1x", *(f"at {m:g}x" for m in MULTIPLES)]
+        headings += ["right at 1x", f"right at {MULTIPLES[-1]:g}x"]
+        shown = Table.of(headings, [line for _, line in lines])
+        title = f"{task}: what more context gives or takes ({protocol})"
+        rows = [line.name for _, line in lines]
+        below = [_beside_the_first(title, mine, rows)] if len(rows) > 1 else []
+        yield Chapter(title, [SAME_TOKENS, shown, *below])
+
+
+def _beside_the_first(title: str, table: pd.DataFrame, rows: list[str]) -> Chapter:
+    """What each row loses at the longest multiple more than the first of them."""
+    first, longest = rows[0], MULTIPLES[-1]
+    pairs = between(table[table["row"].isin(rows)], longest)
+    lines = {}
+    for pair in pairs.itertuples():
+        if first in (pair.one, pair.other):
+            sign, row = (-1, pair.other) if pair.one == first else (1, pair.one)
+            low, high = sorted((sign * pair.low, sign * pair.high))
+            said = str(Difference(sign * pair.mean, low, high, pair.p_holm))
+            lines[row] = Line(row, [said, number(pair.p_holm, 4)])
+    note = f"In nats a token at {longest:g}x. p is adjusted over all pairs of rows, by Holm."
+    shown = Table.of(["method", f"less {first}", "p"], [lines[row] for row in rows[1:]])
+    return Chapter(f"{title}: beside {first}", [note, shown])
+
+
+def _by_text(table: pd.DataFrame) -> Iterator[tuple[float, Line]]:
+    """The line of each row, with the nats at the longest multiple."""
+    for row, mine in table.groupby("row"):
+        at = {multiple: sums(mine, str(row), multiple) for multiple in (1.0, *MULTIPLES)}
+        if any(each.empty for each in at.values()):
+            continue
+        first, *longer = at.values()
+        nats, right = (
+            float(first[name].sum(skipna=False) / first["tokens"].sum())
+            for name in ("nats", "right")
+        )
+        changes = [difference(each, first) for each in longer]
+        gained = difference(longer[-1], first, "right")
+        cells = [f"{mine['seed'].nunique()}", f"{nats:.3f}", *map(str, changes)]
+        yield nats + changes[-1].mean, Line(str(row), [*cells, number(right, 3), str(gained)])

@@ -287,6 +287,13 @@ def load(name: str, folders: Sequence[Path] = ()) -> Board:
     return read(source.read_text(encoding="utf-8"), name)
 
 
+def board_of(folder: Path, name: str | None = None, own: Sequence[Path] = ()) -> Board:
+    """The board that a folder is judged by: the one named, the one it is called after, or main."""
+    if name is None:
+        name = folder.name if folder.name in names(own) else "main"
+    return load(name, own)
+
+
 def read(text: str, name: str) -> Board:
     """The board that a text defines; PosbenchError names the first thing that is wrong."""
     try:
