@@ -13,11 +13,11 @@ from offered import CONF
 
 from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
+from posbench.boards.findings import contrast_parts
 from posbench.boards.measured import Measured, under_one_protocol
-from posbench.boards.page import board_part, ranked, with_tasks
 from posbench.boards.ranking import BoardPart, standings_of
 from posbench.boards.ranking import parts as measured_parts
-from posbench.boards.tables import contrast_parts
+from posbench.boards.tables import board_part, ranked, with_tasks
 from posbench.check.subject import setup
 from posbench.config import board as definition
 from posbench.config import board_rows as naming

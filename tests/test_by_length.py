@@ -11,8 +11,9 @@ from boards import lines, scores, seeds
 from making import changed, record
 from scipy import stats
 
-from posbench.boards.measured import Measured, lengths_csv, runs_csv
+from posbench.boards.measured import Measured, lengths_frame, runs_frame
 from posbench.boards.tables import of_tasks
+from posbench.showing.table import csv
 
 
 def test_a_score_is_the_mean_over_seeds_with_the_interval_of_students_t() -> None:
@@ -66,16 +67,16 @@ def test_learned_counts_the_runs_that_were_tested_at_1x() -> None:
     [(_, shown)] = of_tasks(measured).values()
     assert [column.name for column in shown.columns] == ["method", "reaches", "1x", "2x", "learned"]
     assert shown.rows[0].cells[-1] == "1/2"
-    runs = pd.read_csv(io.StringIO(runs_csv(measured)))
+    runs = pd.read_csv(io.StringIO(csv(runs_frame(measured))))
     assert runs["learned"].tolist()[:2] == [True, False] and pd.isna(runs["learned"][2])
 
 
 def test_the_csv_files_hold_what_rows_are_ranked_by() -> None:
     found = seeds("rope", [{1: 1.0, 2: 0.4, 8: 0.4}, {1: 1.0, 2: 0.6, 8: 0.6}])
     measured = Measured.of(found)
-    runs = pd.read_csv(io.StringIO(runs_csv(measured)))
+    runs = pd.read_csv(io.StringIO(csv(runs_frame(measured))))
     assert runs["area"].tolist() == pytest.approx(measured.runs["area"].tolist(), rel=1e-5)
     assert (runs["reach_low"] > 1).all() and not {"mean", "effective_95"} & {*runs}
-    by_length = pd.read_csv(io.StringIO(lengths_csv(measured)))
+    by_length = pd.read_csv(io.StringIO(csv(lengths_frame(measured))))
     assert by_length["reaches"].unique() == pytest.approx([measured.runs["area"].mean()], rel=1e-5)
     assert by_length["score"].tolist() == pytest.approx([1.0, 0.5, 0.5])

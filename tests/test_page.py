@@ -20,11 +20,11 @@ from browser import Page, browsing, found
 from making import changed, plain, record, save, view
 
 from posbench.boards import command as leaderboard
-from posbench.boards import opening
+from posbench.boards import findings, opening
 from posbench.boards.measured import Measured
-from posbench.boards.page import boards_beside, doors_of, generate
+from posbench.boards.page import boards_beside, generate
 from posbench.boards.page_data import LETTERS, as_script, content, root_above
-from posbench.boards.ranking import standings_without_board
+from posbench.boards.ranking import Ranked, standings_without_board
 from posbench.config import board as definition
 from posbench.explain.sketches import LEVELS
 from posbench.records.record import CeilingTraining, Record
@@ -108,7 +108,7 @@ def test_a_page_leads_to_the_published_boards_beside_it(tmp_path: Path, board: s
 def test_what_follows_is_said_to_each_reader_with_a_link(folder: Path) -> None:
     """By the numbers of the sections, to which the links lead."""
     [standing, _] = standings_without_board(Measured.of(some_records()))
-    doors = doors_of([standing])
+    doors = findings.doors([standing])
     assert list(doors) == ["I train from scratch", "I have a method of my own"]
     said, link = doors["I train from scratch"]
     reaches = standing.summary.loc["nope", "reaches"]
@@ -377,7 +377,7 @@ def test_a_row_leads_to_its_paper_code_and_configuration() -> None:
     ]
     measured = Measured.of(made)
     standings = standings_without_board(measured)
-    told = content(measured, standings, [], root="../")
+    told = content(measured, standings, definition.load("main"), root="../")
     rope = ROPE["_target_"]
     assert told["papers"] == {rope: ["2104.09864"]}
     assert told["code"] == {rope: "posbench/encodings/rope.py"}
@@ -463,6 +463,12 @@ def test_the_whole_main_board_fits_into_one_page(tmp_path: Path) -> None:
 # -- pictures and LaTeX ----------------------------------------------------------------------------
 
 
+def map_of(standing: Ranked, own: str = "", file: str = "") -> str:
+    found = opening.picture(standing, own, file)
+    assert found is not None
+    return found.svg
+
+
 def test_the_map_shows_what_was_learned_what_was_not_and_what_was_not_run() -> None:
     made = [each for each in some_records() if (each.method.name, each.task.name) != ("t5", "copy")]
     lost = {"rows.0.proficiency": 0.1}
@@ -472,18 +478,18 @@ def test_the_map_shows_what_was_learned_what_was_not_and_what_was_not_run() -> N
     ]
     zero_shot, tuned = standings_without_board(Measured.of(made))
     assert (zero_shot.placed, zero_shot.known) == (["nope", "alibi"], ["nope", "alibi", "rope"])
-    drawn = opening.picture(zero_shot)
+    drawn = map_of(zero_shot)
     assert drawn.count('class="heat"') == 5 and drawn.count("url(#hatch)") == 1
-    assert "<style>" in opening.picture(zero_shot, alone=True) and "<style>" not in drawn
-    assert opening.picture(tuned).count('class="heat"') == 1
-    assert 'class="own"' in opening.picture(zero_shot, "rope")
+    assert "<style>" in map_of(zero_shot, file="map.svg") and "<style>" not in drawn
+    assert map_of(tuned).count('class="heat"') == 1
+    assert 'class="own"' in map_of(zero_shot, "rope")
 
 
 def test_the_map_is_as_wide_as_its_last_name() -> None:
     long = [changed(each, {"task.name": "z" * 30}) for each in some_records()]
     for made, more in ((some_records(), 0), (long, 30)):
         [standing, _] = standings_without_board(Measured.of(made))
-        drawn = opening.picture(standing)
+        drawn = map_of(standing)
         width = int(re.findall(r'viewBox="0 0 (\d+) ', drawn)[0])
         last = float(re.findall(r"translate\((\d+)", drawn)[-1])
         assert width >= last + max(25, more * 5)

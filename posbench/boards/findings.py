@@ -17,13 +17,23 @@ from collections.abc import Callable, Iterator, Sequence
 import pandas as pd
 
 from posbench.base.wording import agreeing, counted
-from posbench.boards.measured import short_names
 from posbench.boards.ranking import Ranked
-from posbench.config.board import Board
+from posbench.config.board import Board, Contrast
 from posbench.showing.pages import Chapter, Items, Page
-from posbench.showing.table import Markdown, bounds, code, number, span
+from posbench.showing.table import (
+    NOTHING,
+    Line,
+    Markdown,
+    Table,
+    bounds,
+    code,
+    number,
+    short_names,
+    span,
+)
 from posbench.statistics import standings
 from posbench.statistics.correlation import over_rows, rank_correlation
+from posbench.statistics.effects import Fitted
 from posbench.statistics.standings import SIGNIFICANT
 
 FILE = "findings.md"
@@ -114,6 +124,31 @@ def of_models(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
     for each in _of_one_kind(first, found):
         if each.part.is_of_a_host and len(each.known) > 1:
             yield from _at_lengths(each, LENGTHS[-1:], str, short=True)
+
+
+OF_A_METHOD = (
+    Markdown("`posbench check FILE` tries what every encoding or extension promises, in seconds."),
+    Markdown("`posbench compare FILE` trains it and gives its place among these rows."),
+)
+
+
+def doors(standings: Sequence[Ranked]) -> dict[str, list[str]]:
+    """What follows for three readers, with links to the sections that say more."""
+    first = next((each for each in standings if len(each.known) > 1), None)
+    if first is None:
+        return {}
+    hosted = [each for each in standings if each.part.is_of_a_host]
+    found: dict[str, list[str]] = {
+        "I train from scratch": [*from_scratch(first, standings), _links([first])],
+        "I have a trained model": [*of_models(first, standings), _links(hosted)],
+        "I have a method of my own": [*OF_A_METHOD],
+    }
+    return {title: said for title, said in found.items() if len(said) > 1}
+
+
+def _links(standings: Sequence[Ranked]) -> Markdown:
+    parts = [Chapter(each.part.title, []) for each in standings]
+    return Markdown(", ".join(f"[{part.title}](#{part.anchor})" for part in parts))
 
 
 def _of_one_kind(first: Ranked, found: Sequence[Ranked]) -> list[Ranked]:
@@ -300,3 +335,60 @@ def _linked(said: str, standing: Ranked) -> str:
 def _link(standing: Ranked) -> str:
     anchor = re.sub(r"[^\w\- ]", "", standing.part.title.lower()).replace(" ", "-")
     return f"[{standing.part.title}](leaderboard.md#{anchor})"
+
+
+# -- what the board predicted ----------------------------------------------------------------------
+
+PREDICTED = (
+    "Written down before the runs. A pair is compared on the tasks that both rows have learned, by "
+    "the area from 1x to 8x of the trainings that learned. The difference is the mean over these "
+    "tasks, first less second, with its 95 % interval over tasks and seeds, which no test corrects "
+    "for the number of pairs."
+)
+ROUNDING = 1e-9
+HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
+
+
+def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
+    """A section for each prediction of the board that has runs."""
+    if not board.contrasts or not found:
+        return
+    runs = pd.concat([each.part.runs for each in found])
+    runs = runs[runs["class"] == found[0].kind].drop_duplicates(["row", "task", "seed"])
+    if not runs["learned"].any():
+        return
+    fitted = Fitted.of(runs, draws=board.judged.draws, seed=board.judged.seed)
+    for said, contrast in board.contrasts.items():
+        lines = [_contrast(fitted, contrast, *pair) for pair in contrast.pairs]
+        verdicts = [line.cells[-1] for line in lines]
+        counts = ", ".join(
+            f"{verdicts.count(each)} {name}"
+            for each, name in (("yes", "as predicted"), ("no", "not"), (NOTHING, "not known"))
+            if each in verdicts
+        )
+        rule = f"by more than {number(contrast.by)}"
+        rule += (
+            f", on at least {100 * contrast.share:.0f} % of these tasks"
+            if contrast.share is not None
+            else " in the mean over these tasks"
+        )
+        notes = [f"It holds for a pair if the first reaches further {rule}. {counts}.", PREDICTED]
+        yield Chapter(said, [*notes, Table.of(HEADINGS, lines)])
+
+
+def _contrast(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Line:
+    name = f"{first}, {second}"
+    if not {first, second} <= {*fitted.rows}:
+        return Line(name, ["0", *[NOTHING] * 3])
+    cells = fitted.cell_means()
+    each = (cells.loc[first] - cells.loc[second]).dropna()
+    if each.empty:
+        return Line(name, ["0", *[NOTHING] * 3])
+    above = int((each - contrast.by > ROUNDING).sum())
+    line = fitted.differences(second, [first]).loc[first]
+    mean = float(line["difference"])
+    holds = mean - contrast.by > ROUNDING
+    if contrast.share is not None:
+        holds = above >= contrast.share * len(each) - ROUNDING
+    shown = number(mean) + ("" if pd.isna(line["low"]) else f" ({span(line['low'], line['high'])})")
+    return Line(name, [str(len(each)), f"{above} of {len(each)}", shown, "yes" if holds else "no"])

@@ -21,8 +21,7 @@ from posbench.config.methods import AS_TRAINED
 from posbench.config.names import Name
 from posbench.config.words import Word
 from posbench.records import tables
-from posbench.records.record import Record
-from posbench.showing.table import csv
+from posbench.records.record import MEANINGLESS, Record
 from posbench.statistics.aggregates import CONFIDENCE, FEWEST, zero_shot_first
 from posbench.statistics.measures import LONGEST, corrected_lines, of_runs
 
@@ -52,13 +51,6 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
         + _suffixes(table, [*BOARD, "task"], "task_hash", " [{:.8}]"),
         row=table["method"] + _suffixes(table, [*BOARD, "method"], "method_hash", " [{:.8}]"),
     )
-
-
-def short_names(names: Sequence[str]) -> list[str]:
-    """The names without the pretrained model behind an @ that all of them have."""
-    if len({name.partition("@")[2] for name in names}) > 1:
-        return list(names)
-    return [name.partition("@")[0] for name in names]
 
 
 def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series | str:
@@ -141,6 +133,17 @@ class Measured:
         return cls(records, lengths, of_runs(lengths))
 
     @functools.cached_property
+    def latest(self) -> list[Record]:
+        """The last record of each run."""
+        return tables.latest(self.records)
+
+    @property
+    def meaningless(self) -> list[str]:
+        """Warnings for protocols whose numbers mean nothing, such as smoke."""
+        names = set(self.lengths["protocol_chosen"])
+        return [said for name, said in MEANINGLESS.items() if name in names]
+
+    @functools.cached_property
     def as_trained(self) -> frozenset[str]:
         """The rows that were tested without an extension."""
         return frozenset(self.lengths.loc[self.lengths["extension"] == AS_TRAINED, "row"])
@@ -220,18 +223,18 @@ def _half_widths(values: pd.core.groupby.SeriesGroupBy) -> pd.Series:
     return (quantile * values.std() / np.sqrt(count)).where(count >= FEWEST)
 
 
-# -- files of CSV ----------------------------------------------------------------------------------
+# -- frames for files ------------------------------------------------------------------------------
 
 
-def lengths_csv(measured: Measured) -> str:
+def lengths_frame(measured: Measured) -> pd.DataFrame:
     """leaderboard.csv: a line a row of a task and test length."""
     first = ["protocol_name", "task_name", "measure", "row", "class", "multiple", "test_length"]
     lines = measured.by_length
     rest = [name for name in lines if name not in first]
-    return _csv(lines[[*first, *rest]])
+    return _renamed(lines[[*first, *rest]])
 
 
-def runs_csv(measured: Measured) -> str:
+def runs_frame(measured: Measured) -> pd.DataFrame:
     """runs.csv: a line a run, with the measures by which rows are ranked."""
     once = measured.lengths.drop_duplicates(SHOWN)
     more = ["solved_step", "parameters", "train_gpu_seconds", "training_hash", "method_hash"]
@@ -242,10 +245,10 @@ def runs_csv(measured: Measured) -> str:
     for name in ("learned", "trained"):
         runs[name] = runs[name].astype(object).where(runs["in_distribution"].notna())
     found = runs.merge(once[[*SHOWN, *more]], on=SHOWN, how="left")
-    return _csv(found.sort_values(SHOWN, kind="stable"))
+    return _renamed(found.sort_values(SHOWN, kind="stable"))
 
 
-def _csv(table: pd.DataFrame) -> str:
+def _renamed(table: pd.DataFrame) -> pd.DataFrame:
     named = {"protocol_name": "protocol", "task_name": "task", "row": "method"}
     named["cpu_seconds"] = "train_cpu_seconds"
-    return csv(table.rename(columns=named))
+    return table.rename(columns=named)

@@ -39,6 +39,11 @@ class BoardPart:
         return int(self.runs["row"].nunique())
 
     @property
+    def protocol(self) -> str:
+        """As it is shown."""
+        return str(self.runs["protocol_name"].iloc[0])
+
+    @property
     def is_of_a_host(self) -> bool:
         """Whether its rows are extensions of one encoding."""
         return len(self.rows.encodings) == 1 and len(self.rows.extensions) > 1
@@ -208,7 +213,7 @@ def standings_of(board: Board, measured: Measured) -> list[Ranked]:
 
     def pool(part: BoardPart, kind: str) -> tuple[str, ...]:
         alone = part.title if part.is_of_a_host else ""
-        return kind, str(part.runs["protocol_name"].iloc[0]), alone
+        return kind, part.protocol, alone
 
     judged, found = board.judged, []
     for part, kind in sections:

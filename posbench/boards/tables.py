@@ -1,5 +1,5 @@
-"""The tables of a board, made of its frames: what is ranked together, each task by length, what was
-predicted, and what more context does.
+"""The tables of a board, made of its frames: what is ranked together, each task by length, and what
+more context does; and the chapters that hold them.
 
 One table serves every format: the page, Markdown, the terminal and LaTeX.
 """
@@ -7,22 +7,22 @@ One table serves every format: the page, Markdown, the terminal and LaTeX.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
-from posbench.base.wording import counted
-from posbench.boards import page_data
+from posbench.base.wording import agreeing, counted
+from posbench.boards import findings, page_data
 from posbench.boards.findings import FEW
 from posbench.boards.measured import ROW, Measured
 from posbench.boards.ranking import AT, Ranked
-from posbench.config.board import Board, Contrast
+from posbench.config.board import Board
 from posbench.showing.pages import Chapter
 from posbench.showing.table import NOTHING, Column, Line, Table, number, span, with_interval
 from posbench.statistics.aggregates import Estimate, is_pretrained
-from posbench.statistics.context import Difference, between, difference, sums
-from posbench.statistics.effects import Fitted
+from posbench.statistics.context import Difference, between, of_rows
 from posbench.statistics.standings import SIGNIFICANT
 
 # -- what the columns mean -------------------------------------------------------------------------
@@ -272,26 +272,27 @@ SHORT = ("1x", "2x", "4x", "8x")
 """The lengths of a task that a terminal has room for."""
 
 
-def of_tasks(measured: Measured, own: str = "") -> dict[tuple[str, str], tuple[str, Table]]:
-    """By protocol and task, what is measured, and every row that was run on it, class by class,
-    with its score at each length. Headings of lengths that do not count are in brackets.
+def task_parts(measured: Measured, board: Board, usual: str, own: str = "") -> Iterator[Chapter]:
+    """A part a task, those of the board first: every row that was run on it, class by class, with
+    its score at each length. Headings of lengths that do not count are in brackets.
     """
     trained = measured.lengths.groupby(ROW[:2])["train_positions"].first()
-    found = {}
-    for (protocol, task), part in measured.by_length.groupby(ROW[:2], sort=True):
-        tested = part[part["multiple"] >= 1].drop_duplicates("test_length")
+    lines = measured.by_length
+    found = dict(list(lines[lines["multiple"] >= 1].groupby(ROW[:2])))
+    for protocol, task in sorted(found, key=lambda key: (key[0], *board.place(key[1]))):
+        part = found[protocol, task]
+        tested = part.drop_duplicates("test_length").sort_values("test_length")
+        columns = tested[["test_length", "multiple", "aggregated"]]
         lengths = {
             int(n): f"{multiple:g}x" if counts else f"({multiple:g}x)"
-            for n, multiple, counts in tested.sort_values("test_length")[
-                ["test_length", "multiple", "aggregated"]
-            ].itertuples(index=False, name=None)
+            for n, multiple, counts in columns.itertuples(index=False, name=None)
         }
         said = (
             f"{part.iloc[0]['measure']}; trained on {trained[protocol, task]} positions, tested at "
             f"n = {', '.join(map(str, lengths))}."
         )
-        found[str(protocol), str(task)] = said, _of_task(part, lengths, own)
-    return found
+        title = task if protocol == usual else f"{task}, {protocol}"
+        yield Chapter(title, [said, _of_task(part, lengths, own)], "task")
 
 
 def _of_task(part: pd.DataFrame, lengths: Mapping[int, str], own: str) -> Table:
@@ -312,63 +313,6 @@ def _of_task(part: pd.DataFrame, lengths: Mapping[int, str], own: str) -> Table:
     return Table(columns, lines)
 
 
-# -- what the board predicted ----------------------------------------------------------------------
-
-PREDICTED = (
-    "Written down before the runs. A pair is compared on the tasks that both rows have learned, by "
-    "the area from 1x to 8x of the trainings that learned. The difference is the mean over these "
-    "tasks, first less second, with its 95 % interval over tasks and seeds, which no test corrects "
-    "for the number of pairs."
-)
-ROUNDING = 1e-9
-HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
-
-
-def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
-    """A section for each prediction of the board that has runs."""
-    if not board.contrasts or not found:
-        return
-    runs = pd.concat([each.part.runs for each in found])
-    runs = runs[runs["class"] == found[0].kind].drop_duplicates(["row", "task", "seed"])
-    if not runs["learned"].any():
-        return
-    fitted = Fitted.of(runs, draws=board.judged.draws, seed=board.judged.seed)
-    for said, contrast in board.contrasts.items():
-        lines = [_contrast(fitted, contrast, *pair) for pair in contrast.pairs]
-        verdicts = [line.cells[-1] for line in lines]
-        counts = ", ".join(
-            f"{verdicts.count(each)} {name}"
-            for each, name in (("yes", "as predicted"), ("no", "not"), (NOTHING, "not known"))
-            if each in verdicts
-        )
-        rule = f"by more than {number(contrast.by)}"
-        rule += (
-            f", on at least {100 * contrast.share:.0f} % of these tasks"
-            if contrast.share is not None
-            else " in the mean over these tasks"
-        )
-        notes = [f"It holds for a pair if the first reaches further {rule}. {counts}.", PREDICTED]
-        yield Chapter(said, [*notes, Table.of(HEADINGS, lines)])
-
-
-def _contrast(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Line:
-    name = f"{first}, {second}"
-    if not {first, second} <= {*fitted.rows}:
-        return Line(name, ["0", *[NOTHING] * 3])
-    cells = fitted.cell_means()
-    each = (cells.loc[first] - cells.loc[second]).dropna()
-    if each.empty:
-        return Line(name, ["0", *[NOTHING] * 3])
-    above = int((each - contrast.by > ROUNDING).sum())
-    line = fitted.differences(second, [first]).loc[first]
-    mean = float(line["difference"])
-    holds = mean - contrast.by > ROUNDING
-    if contrast.share is not None:
-        holds = above >= contrast.share * len(each) - ROUNDING
-    shown = number(mean) + ("" if pd.isna(line["low"]) else f" ({span(line['low'], line['high'])})")
-    return Line(name, [str(len(each)), f"{above} of {len(each)}", shown, "yes" if holds else "no"])
-
-
 # -- what more context gives or takes, where tests ask for the same tokens throughout --------------
 
 MULTIPLES = (2.0, 8.0)
@@ -383,20 +327,31 @@ SAME_TOKENS = (
 def context_parts(measured: Measured) -> Iterator[Chapter]:
     """A part for each protocol and task with such tests; the best at the longest comes first."""
     for (protocol, task), mine in measured.by_text.groupby(["protocol", "task"]):
-        lines = sorted(_by_text(mine), key=lambda each: each[0])
+        rows, longest = of_rows(mine, MULTIPLES), MULTIPLES[-1]
+        pairs = between(mine[mine["row"].isin(rows.index)], longest)
         headings = ["method", "seeds", "nats at 1x", *(f"at {m:g}x" for m in MULTIPLES)]
-        headings += ["right at 1x", f"right at {MULTIPLES[-1]:g}x"]
-        shown = Table.of(headings, [line for _, line in lines])
+        headings += ["right at 1x", f"right at {longest:g}x"]
+        lines = [
+            Line(
+                str(name),
+                [
+                    f"{row['seeds']}",
+                    f"{row['nats']:.3f}",
+                    *(str(row[each]) for each in MULTIPLES),
+                    number(row["right"], 3),
+                    str(row["gained"]),
+                ],
+            )
+            for name, row in rows.iterrows()
+        ]
         title = f"{task}: what more context gives or takes ({protocol})"
-        rows = [line.name for _, line in lines]
-        below = [_beside_the_first(title, mine, rows)] if len(rows) > 1 else []
-        yield Chapter(title, [SAME_TOKENS, shown, *below])
+        below = [_beside_the_first(title, pairs, list(rows.index))] if len(rows) > 1 else []
+        yield Chapter(title, [SAME_TOKENS, Table.of(headings, lines), *below])
 
 
-def _beside_the_first(title: str, table: pd.DataFrame, rows: list[str]) -> Chapter:
+def _beside_the_first(title: str, pairs: pd.DataFrame, rows: list[str]) -> Chapter:
     """What each row loses at the longest multiple more than the first of them."""
     first, longest = rows[0], MULTIPLES[-1]
-    pairs = between(table[table["row"].isin(rows)], longest)
     lines = {}
     for pair in pairs.itertuples():
         if first in (pair.one, pair.other):
@@ -409,18 +364,59 @@ def _beside_the_first(title: str, table: pd.DataFrame, rows: list[str]) -> Chapt
     return Chapter(f"{title}: beside {first}", [note, shown])
 
 
-def _by_text(table: pd.DataFrame) -> Iterator[tuple[float, Line]]:
-    """The line of each row, with the nats at the longest multiple."""
-    for row, mine in table.groupby("row"):
-        at = {multiple: sums(mine, str(row), multiple) for multiple in (1.0, *MULTIPLES)}
-        if any(each.empty for each in at.values()):
-            continue
-        first, *longer = at.values()
-        nats, right = (
-            float(first[name].sum(skipna=False) / first["tokens"].sum())
-            for name in ("nats", "right")
-        )
-        changes = [difference(each, first) for each in longer]
-        gained = difference(longer[-1], first, "right")
-        cells = [f"{mine['seed'].nunique()}", f"{nats:.3f}", *map(str, changes)]
-        yield nats + changes[-1].mean, Line(str(row), [*cells, number(right, 3), str(gained)])
+# -- chapters, which every format shows ------------------------------------------------------------
+
+
+def board_part(board: Board, first: Ranked) -> Chapter:
+    """What the board is, as it was written down, and what the rows of its first part learned."""
+    notes = [*fixed_before(board), *changes_of(board)]
+    return Chapter(f"Board {board.name}", [*notes, learned_by_task(first)])
+
+
+def fixed_before(board: Board) -> list[str]:
+    """What was fixed before the runs, a paragraph each."""
+    lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
+    return [
+        *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")),
+        f"Tests are at {lengths} of the positions of the longest training sequence. Definition "
+        f"{board.hash[:8]}, protocol {board.protocol}.",
+    ]
+
+
+def changes_of(board: Board) -> list[str]:
+    """What was mended after the first run."""
+    return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
+
+
+def ranked(
+    board: Board,
+    standing: Ranked,
+    measured: Measured,
+    own: str = "",
+    sketched: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Chapter:
+    """One part and class of a board: its rows, and those below the table; see `ranking`."""
+    part = standing.part
+    ends = "" if standing.longest == 8 else f"Areas end at {standing.longest:g}x."
+    about = " ".join([*part.rows.about.split(), ends]).strip()
+    notes = [about] if about else []
+    notes += [*_waiting(board, standing), *findings.answer(standing)]
+    return Chapter(part.title, [*notes, ranking(standing, measured, own, sketched)], "ranked")
+
+
+def with_tasks(shown: Chapter, standing: Ranked) -> Chapter:
+    """The same with the areas of each task, which a page draws as a map."""
+    if standing.fitted is None or len(standing.tasks) < 2:
+        return shown
+    said = "Areas of the trainings that learned; a dash where none has, or none was run."
+    below = Chapter(f"{shown.title}: task by task", [said, reaches(standing)])
+    return Chapter(shown.title, [*shown.blocks, below], shown.look)
+
+
+def _waiting(board: Board, standing: Ranked) -> Iterator[str]:
+    """What the section waits for, in sentences: tasks, and rows that have not been run."""
+    if lacks := standing.part.lacks(board):
+        yield lacks
+    if unrun := standing.part.unrun:
+        have = agreeing(unrun, "has", "have")
+        yield f"{counted(unrun, 'row')} that the board asks for {have} not been run."

@@ -231,6 +231,11 @@ class Board(DefinitionPart):
         """Every task, group by group."""
         return self.tasks or tuple(self.group_of)
 
+    def place(self, task: str) -> tuple[int, str]:
+        """To sort tasks by: those of the board in their order, then the others by name."""
+        tasks = self.all_tasks
+        return (tasks.index(task) if task in tasks else len(tasks)), task
+
     @property
     def group_of(self) -> dict[str, str]:
         """The group of each task."""

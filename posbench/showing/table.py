@@ -49,6 +49,13 @@ def bounds(row: pd.Series) -> str:
     return "" if np.isnan(row["low"]) else f" (95 % {span(row['low'], row['high'])})"
 
 
+def short_names(names: Sequence[str]) -> list[str]:
+    """The names without the pretrained model behind an @ that all of them have."""
+    if len({name.partition("@")[2] for name in names}) > 1:
+        return list(names)
+    return [name.partition("@")[0] for name in names]
+
+
 # -- all together ----------------------------------------------------------------------------------
 
 RULES = {"l": "---", "r": "---:"}

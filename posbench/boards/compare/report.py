@@ -11,9 +11,9 @@ from typing import Any
 from posbench.base.disk import write_whole
 from posbench.base.wording import counted
 from posbench.boards.compare.of_row import RowStanding
-from posbench.boards.page import Focus, document, ranked
+from posbench.boards.page import Focus, document
 from posbench.boards.page_data import sketches
-from posbench.boards.tables import less_the_first, share
+from posbench.boards.tables import less_the_first, ranked, share
 from posbench.config.board import Board
 from posbench.records.record import Record
 from posbench.showing.pages import Chapter, Page
