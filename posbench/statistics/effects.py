@@ -267,38 +267,3 @@ def _connected(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     graph = sparse.csr_matrix(mask.astype(int) @ mask.astype(int).T)
     _, names = sparse.csgraph.connected_components(graph, directed=False)
     return np.asarray(names == np.bincount(names).argmax()) if len(names) else names.astype(bool)
-
-
-# -- what was learned for the same money -----------------------------------------------------------
-
-
-def learned_within(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """What each row had learned when it had used the multiplications of a reference row.
-
-        budget(t) = mean over trainings of the reference of (steps * multiplications of a step)
-
-    A training had learned by then if it learned at all, and steps_to_gate * multiplications of its
-    step <= budget(t). Its rate would have decayed by then, had it been stopped there, so that this
-    is the least that it would have learned.
-
-    Args:
-        runs: a line a training, with columns `row`, `task`, `learned`, `steps` (of the whole
-            training), `steps_to_gate` (NaN if it never was there) and `step_multiplications`
-        reference: one of the rows
-
-    Returns:
-        By row, `share` (mean over the tasks of the reference of the share of trainings), `tasks`
-        (how many of these it has learned at least once by then) and `of` (how many it was run on).
-        Empty where a training lacks the count of its multiplications.
-    """
-    columns = ["share", "tasks", "of"]
-    if "step_multiplications" not in runs or runs["step_multiplications"].isna().any():
-        return pd.DataFrame(columns=columns)
-    theirs = runs[runs["row"] == reference]
-    budget = (theirs["steps"] * theirs["step_multiplications"]).groupby(theirs["task"]).mean()
-    mine = runs[runs["task"].isin(budget.index)]
-    used = mine["steps_to_gate"] * mine["step_multiplications"]
-    within = mine["learned"].astype(bool) & (used <= mine["task"].map(budget))
-    cells = within.groupby([mine["row"], mine["task"]]).mean().groupby("row")
-    found = {"share": cells.mean(), "tasks": cells.apply(lambda of: int((of > 0).sum()))}
-    return pd.DataFrame({**found, "of": cells.size()})[columns]
