@@ -12,7 +12,8 @@ from making import changed, record
 from scipy import stats
 
 from posbench.boards.measured import Measured, lengths_frame, runs_frame
-from posbench.boards.tables import of_tasks
+from posbench.boards.tables import task_parts
+from posbench.config import board as definition
 from posbench.showing.table import csv
 
 
@@ -64,7 +65,8 @@ def test_learned_counts_the_runs_that_were_tested_at_1x() -> None:
     """A run that was not tested there has neither learned its task nor failed to."""
     found = [*seeds("rope", [{1: 1.0, 2: 0.5}, {1: 0.2, 2: 0.1}]), record("rope", {2: 0.5}, seed=2)]
     measured = Measured.of(found)
-    [(_, shown)] = of_tasks(measured).values()
+    [part] = task_parts(measured, definition.load("main"), "cpu")
+    [shown] = part.tables
     assert [column.name for column in shown.columns] == ["method", "reaches", "1x", "2x", "learned"]
     assert shown.rows[0].cells[-1] == "1/2"
     runs = pd.read_csv(io.StringIO(csv(runs_frame(measured))))
