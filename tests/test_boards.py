@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import yaml
 from hydra.core.global_hydra import GlobalHydra
@@ -13,11 +13,11 @@ from offered import CONF
 
 from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
-from posbench.boards.contrasts import contrast_parts
+from posbench.boards.findings import contrast_parts
 from posbench.boards.measured import Measured, under_one_protocol
-from posbench.boards.page import board_part, ranked, with_tasks
 from posbench.boards.ranking import BoardPart, standings_of
 from posbench.boards.ranking import parts as measured_parts
+from posbench.boards.tables import board_part, ranked, with_tasks
 from posbench.check.subject import setup
 from posbench.config import board as definition
 from posbench.config import board_rows as naming
@@ -26,7 +26,6 @@ from posbench.config.compose import compose
 from posbench.config.folders import own_names
 from posbench.config.identity import identify
 from posbench.config.methods import methods
-from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing.pages import Chapter
 from posbench.showing.table import Table
@@ -319,7 +318,7 @@ def test_a_row_whose_rate_the_board_chose_is_ranked_beside_the_others() -> None:
     }
     own = [each for each in joined if each.protocol.label == "learned"]
     assert len({each.protocol.hash for each in own}) == 1
-    (part,) = measured_parts(board, Measured.of(tables.table(joined)))
+    (part,) = measured_parts(board, Measured.of(joined))
     assert set(part.runs["row"]) == {"rope", "fox", "t5"}
     assert under_one_protocol(found, definition.load("main")) == found
 
@@ -362,7 +361,7 @@ def test_what_a_part_changes_of_the_protocol_is_part_of_the_name_and_pairs_are_c
         for (row, protocol), tasks in at.items()
         for task, score in tasks.items()
     ]
-    measured = Measured.of(tables.table(under_one_protocol(found, board)))
+    measured = Measured.of(found, board)
     ranked = standings_of(board, measured)
     assert [each.part.title for each in ranked] == ["All", "Other rates"]
     assert ranked[1].known == ["rope (training.learning_rate=0.006)"]
@@ -404,12 +403,12 @@ def test_a_board_of_ones_own_stands_in_a_folder(tmp_path: Path) -> None:
 # -- pages -----------------------------------------------------------------------------------------
 
 
-def parts(board: Board, table: pd.DataFrame) -> list[BoardPart]:
-    return measured_parts(board, Measured.of(table))
+def parts(board: Board, found: Sequence[Record]) -> list[BoardPart]:
+    return measured_parts(board, Measured.of(found))
 
 
-def first_part(board: Board, table: pd.DataFrame) -> Chapter:
-    measured = Measured.of(table)
+def first_part(board: Board, found: Sequence[Record]) -> Chapter:
+    measured = Measured.of(found)
     first, *_ = standings_of(board, measured)
     return with_tasks(ranked(board, first, measured), first)
 
@@ -431,7 +430,7 @@ def cells_of(table: Table) -> dict[str, dict[str, str]]:
 
 def test_rows_stand_in_the_order_of_what_they_reach() -> None:
     board = small()
-    table = tables.table(of(board, rope=0.4, nope=0.9, rope_pi=0.0))
+    table = of(board, rope=0.4, nope=0.9, rope_pi=0.0)
     first = board_part(board, standings_of(board, Measured.of(table))[0])
     placed, by_task = tables_in(first_part(board, table))
     [of_board] = first.tables
@@ -456,7 +455,7 @@ def test_a_row_that_learned_little_stands_below_the_table() -> None:
         else each
         for each in of(small(TWO), rope=0.4, nope=0.9)
     ]
-    placed, below, by_task = tables_in(first_part(small(TWO), tables.table(found)))
+    placed, below, by_task = tables_in(first_part(small(TWO), found))
     assert [row.name for row in placed.rows] == ["rope"]
     assert [row.name for row in below.rows] == ["nope"]
     assert below.rows[0].cells[:2] == ["50 %", "2/4"]
@@ -472,7 +471,7 @@ def test_a_row_that_was_not_run_on_a_task_is_ranked_on_the_others_and_that_is_to
         for each in of(board, rope=0.4, nope=0.9)
         if each.task.name != "reverse" and (each.method.name, each.task.name) != ("nope", "passkey")
     ]
-    part = first_part(board, tables.table(found))
+    part = first_part(board, found)
     assert part.blocks[:2] == [
         "Too few rows have been run on 2 of 4 tasks: reverse, passkey.",
         "1 row that the board asks for has not been run.",
@@ -490,7 +489,7 @@ def test_an_extension_counts_by_its_training_and_is_marked_where_it_lost_1x() ->
         weights = {"training.settings_hash": f"{each.task.name} {each.seed}"}
         lost = {"rows.0.proficiency": 0.1} if each.method.extension == "pi" else trained
         found.append(changed(each, weights | lost))
-    placed, *_ = tables_in(first_part(board, tables.table(found)))
+    placed, *_ = tables_in(first_part(board, found))
     assert [(row.name, row.marks) for row in placed.rows] == [
         ("rope_pi", ["fails at 1x"]),
         ("rope", []),
@@ -506,9 +505,9 @@ def test_a_part_has_its_own_tasks_alone() -> None:
     board = small(
         SMALL.replace("seeds: [10, 11, 12]}", "seeds: [10, 11, 12], tasks: [copy, passkey]}")
     )
-    placed, *_ = tables_in(first_part(board, tables.table(of(small(), rope=0.4, nope=0.9))))
+    placed, *_ = tables_in(first_part(board, of(small(), rope=0.4, nope=0.9)))
     assert {cells["tasks"] for cells in cells_of(placed).values()} == {"2/2"}
-    [standing] = standings_of(board, Measured.of(tables.table(of(small(), rope=0.4, nope=0.9))))
+    [standing] = standings_of(board, Measured.of(of(small(), rope=0.4, nope=0.9)))
     assert set(standing.summary["num_tasks"]) == {2}
 
 
@@ -542,8 +541,8 @@ def test_changed_settings_and_other_seeds_are_not_of_the_board() -> None:
     board = small()
     other = changed(record("rope (encoding.base=7)", seed=10, encoding="rope"), {})
     strange = record("rope", {1: 1.0, 2: 0.0, 4: 0.0, 8: 0.0}, seed=3, extension="direct")
-    whole = tables.table(of(board, rope=0.4))
-    mixed = tables.table([*of(board, rope=0.4), other, strange])
+    whole = of(board, rope=0.4)
+    mixed = [*of(board, rope=0.4), other, strange]
     [part], [same] = parts(board, whole), parts(board, mixed)
     assert part.runs.equals(same.runs)
 
@@ -553,7 +552,7 @@ def test_what_has_one_label_and_unlike_contents_is_not_mixed() -> None:
     found = of(board, rope=0.4, nope=0.9)
     old = changed(found[0], {"task_version": 0, "task.hash": "0" * 64})
     before = changed(found[0], {"method.hash": "1" * 64})
-    [plain], [part] = (parts(board, tables.table(each)) for each in (found, [*found, old, before]))
+    [plain], [part] = (parts(board, each) for each in (found, [*found, old, before]))
     assert set(part.runs["task"]) == set(plain.runs["task"])
     assert len(part.runs) == len(plain.runs) + 1
     assert {row.partition(" [")[0] for row in part.runs["row"]} == {"rope", "nope"}
@@ -561,16 +560,16 @@ def test_what_has_one_label_and_unlike_contents_is_not_mixed() -> None:
 
 
 def test_records_that_are_not_of_the_board_make_no_section_of_it() -> None:
-    found = tables.table([record("rope", seed=3, protocol="smoke")])
+    found = [record("rope", seed=3, protocol="smoke")]
     assert standings_of(small(), Measured.of(found)) == []
 
 
 def test_a_dry_run_is_shown_under_its_own_protocol() -> None:
     board = small()
     found = [changed(each, {"protocol.name": "smoke"}) for each in of(board, rope=0.4, nope=0.9)]
-    assert len(parts(board, tables.table(found))) == 1
+    assert len(parts(board, found)) == 1
     mixed = [*found, *of(board, rope=0.2)]
-    [part] = parts(board, tables.table(mixed))
+    [part] = parts(board, mixed)
     assert set(part.runs["row"]) == {"rope"}, (
         "beside runs of the board's protocol they are left out"
     )
@@ -582,7 +581,7 @@ def test_a_part_of_another_protocol_waits_for_its_own_runs() -> None:
     )
     board = small(text)
     assert next(iter(board.parts)) == "wide"
-    assert "wide" not in {part.title for part in parts(board, tables.table(of(small(), rope=0.4)))}
+    assert "wide" not in {part.title for part in parts(board, of(small(), rope=0.4))}
 
 
 def test_a_folder_called_after_a_board_refuses_records_of_another_definition(

@@ -11,10 +11,10 @@ from boards import lines, scores, seeds
 from making import changed, record
 from scipy import stats
 
-from posbench.boards.by_length import lengths_csv, runs_csv, task_rows
-from posbench.boards.measured import Measured
-from posbench.boards.tables import of_task
-from posbench.records import tables
+from posbench.boards.measured import Measured, lengths_frame, runs_frame
+from posbench.boards.tables import task_parts
+from posbench.config import board as definition
+from posbench.showing.table import csv
 
 
 def test_a_score_is_the_mean_over_seeds_with_the_interval_of_students_t() -> None:
@@ -64,21 +64,21 @@ def test_rows_go_by_class_and_area() -> None:
 def test_learned_counts_the_runs_that_were_tested_at_1x() -> None:
     """A run that was not tested there has neither learned its task nor failed to."""
     found = [*seeds("rope", [{1: 1.0, 2: 0.5}, {1: 0.2, 2: 0.1}]), record("rope", {2: 0.5}, seed=2)]
-    measured = Measured.of(tables.table(found))
-    [task] = task_rows(lines(*found), measured)
-    shown = of_task(task)
+    measured = Measured.of(found)
+    [part] = task_parts(measured, definition.load("main"), "cpu")
+    [shown] = part.tables
     assert [column.name for column in shown.columns] == ["method", "reaches", "1x", "2x", "learned"]
     assert shown.rows[0].cells[-1] == "1/2"
-    runs = pd.read_csv(io.StringIO(runs_csv(measured)))
+    runs = pd.read_csv(io.StringIO(csv(runs_frame(measured))))
     assert runs["learned"].tolist()[:2] == [True, False] and pd.isna(runs["learned"][2])
 
 
 def test_the_csv_files_hold_what_rows_are_ranked_by() -> None:
     found = seeds("rope", [{1: 1.0, 2: 0.4, 8: 0.4}, {1: 1.0, 2: 0.6, 8: 0.6}])
-    measured = Measured.of(tables.table(found))
-    runs = pd.read_csv(io.StringIO(runs_csv(measured)))
+    measured = Measured.of(found)
+    runs = pd.read_csv(io.StringIO(csv(runs_frame(measured))))
     assert runs["area"].tolist() == pytest.approx(measured.runs["area"].tolist(), rel=1e-5)
     assert (runs["reach_low"] > 1).all() and not {"mean", "effective_95"} & {*runs}
-    by_length = pd.read_csv(io.StringIO(lengths_csv(lines(*found))))
+    by_length = pd.read_csv(io.StringIO(csv(lengths_frame(measured))))
     assert by_length["reaches"].unique() == pytest.approx([measured.runs["area"].mean()], rel=1e-5)
     assert by_length["score"].tolist() == pytest.approx([1.0, 0.5, 0.5])

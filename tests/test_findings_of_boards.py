@@ -10,12 +10,12 @@ import pytest
 from making import changed, record, save
 
 from posbench.boards import findings
-from posbench.boards.generated import generate
 from posbench.boards.measured import Measured
+from posbench.boards.page import generate
 from posbench.boards.ranking import Ranked, standings_of
 from posbench.config import board as definition
 from posbench.config.board import Board
-from posbench.records import files, tables
+from posbench.records import files
 from posbench.records.record import Record
 
 MULTIPLES = (1, 2, 4, 8)
@@ -68,7 +68,7 @@ def runs(
 
 
 def standings(found: Sequence[Record], of: Board | None = None) -> list[Ranked]:
-    return standings_of(of or board(), Measured.of(tables.table(found)))
+    return standings_of(of or board(), Measured.of(found))
 
 
 def said(found: Sequence[Record], of: Board | None = None) -> list[str]:

@@ -21,7 +21,7 @@ from small_models import characters, family, gpt_neox, llama, of_words
 import posbench
 from posbench import results
 from posbench.base.errors import ConfigError
-from posbench.boards.generated import generate
+from posbench.boards.page import generate
 from posbench.config import provenance
 from posbench.pretrained import recording
 from posbench.pretrained.command import main

@@ -29,16 +29,15 @@ from posbench.base.wording import closest, counted
 from posbench.boards.claims.claim import Side, read_claims
 from posbench.boards.claims.page import of_experiments
 from posbench.boards.claims.verdicts import Finding, findings
-from posbench.boards.generated import board_of
-from posbench.boards.measured import Measured, under_one_protocol
-from posbench.boards.ranking import Ranked, span, standings_of, standings_without_board
+from posbench.boards.measured import Measured
+from posbench.boards.ranking import Ranked, standings_of, standings_without_board
 from posbench.boards.tables import ranking
 from posbench.config import board as definition
 from posbench.config import commands
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
-from posbench.records import files, tables
-from posbench.showing.table import NOTHING, code, number, pipes, with_interval
+from posbench.records import files
+from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, with_interval
 from posbench.statistics.likelihoods import of_board
 from posbench.statistics.standings import SIGNIFICANT
 
@@ -83,8 +82,7 @@ class SectionFacts:
         """The same with its interval."""
         self.of(row)
         line = self._numbers(length).loc[row]
-        bounds = "" if pd.isna(line["low"]) else f" (95 % {span(line['low'], line['high'])})"
-        return f"{number(line['number'])}{bounds}"
+        return f"{number(line['number'])}{bounds(line)}"
 
     def learned(self, row: str) -> str:
         """The share of its trainings that learned."""
@@ -98,8 +96,8 @@ class SectionFacts:
     def less(self, row: str, other: str, length: float | None = None) -> str:
         """A row less another on the tasks that both have learned, with the interval."""
         line = self._less(row, other, length)
-        bounds = "" if pd.isna(line["low"]) else f"95 % {span(line['low'], line['high'])}, "
-        return f"{number(line['difference'])} ({bounds}{counted(int(line['common']), 'task')})"
+        ends = "" if pd.isna(line["low"]) else f"95 % {span(line['low'], line['high'])}, "
+        return f"{number(line['difference'])} ({ends}{counted(int(line['common']), 'task')})"
 
     def compared(self, row: str, other: str, length: float | None = None) -> str:
         """The verb between two rows: what the interval of their difference allows to say."""
@@ -213,10 +211,14 @@ class Facts:
         return found[title]
 
     @functools.cache  # noqa: B019 (one object for all pages)
+    def measured(self, board: str) -> Measured:
+        """The runs of a board."""
+        folder = self.root / "results" / board
+        return Measured.of(files.records(folder), definition.board_of(folder))
+
     def frame(self, board: str) -> pd.DataFrame:
         """The long table of the records of a board."""
-        folder = self.root / "results" / board
-        return tables.table(under_one_protocol(list(files.records(folder)), board_of(folder, None)))
+        return self.measured(board).lengths
 
     def num_records(self, *boards: str) -> str:
         """How many runs these boards have."""
@@ -325,9 +327,8 @@ class Facts:
 
     def _sections(self, board: str) -> dict[str, SectionFacts]:
         if board not in self._found:
-            folder = self.root / "results" / board
-            asked = board_of(folder, None)
-            measured = Measured.of(self.frame(board))
+            asked = definition.board_of(self.root / "results" / board)
+            measured = self.measured(board)
             standings = standings_of(asked, measured) or standings_without_board(measured)
             self._found[board] = {
                 each.part.title: SectionFacts(each, measured) for each in standings

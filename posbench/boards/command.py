@@ -20,13 +20,15 @@ from posbench.base.disk import read_bytes
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
 from posbench.boards import findings
-from posbench.boards.generated import Generated, board_of, generate, refuse_others
+from posbench.boards.page import Generated, generate
 from posbench.boards.ranking import Ranked
 from posbench.boards.tables import LEARNED, REACHES, latex
 from posbench.config import commands
+from posbench.config.board import Board, board_of
 from posbench.config.compose import composing
 from posbench.config.exit_status import exit_status
 from posbench.records import files
+from posbench.records.record import Record
 from posbench.showing.pages import Chapter
 
 COMMAND = "posbench board"
@@ -113,12 +115,11 @@ def _one_folder(given: Sequence[Path]) -> Path:
 def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     board = board_of(chosen.folder, chosen.board, chosen.config_dir)
     held = files.read_folder(chosen.folder)
-    found, audits, unreadable = held.records, held.audits, held.unreadable
-    say_left_out(unreadable)
-    refuse_others(chosen.folder, board, found)
-    made = generate(chosen.folder, found, audits, board, chosen.config_dir)
+    say_left_out(held.unreadable)
+    refuse_others(chosen.folder, board, held.records)
+    made = generate(chosen.folder, held.records, held.audits, board, chosen.config_dir)
     say_left_out(made.left_out)
-    unreadable = [*unreadable, *made.left_out]
+    unreadable = [*held.unreadable, *made.left_out]
     written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
     written |= _for_papers(chosen, made)
     # Pages of an earlier call that no longer apply are removed.
@@ -137,6 +138,20 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     emit(f"Written, with more columns: {', '.join(map(str, written))}")
     emit(f"Open the page in a browser: {chosen.folder / 'leaderboard.html'}")
     return 1 if unreadable else 0
+
+
+def refuse_others(folder: Path, board: Board, found: Sequence[Record]) -> None:
+    """Refuse records that were made for another definition, if the folder is called after the
+    board: that is fixed before the runs.
+    """
+    others = [record for record in found if record.definition not in board.hashes]
+    if others and folder.name == board.name:
+        of = others[0].definition[:8] or "none"
+        raise PosbenchError(
+            f"{len(others)} of {len(found)} records in {folder} were made for another definition "
+            f"({of}, not {board.hash[:8]}): board {board.name} takes no runs that it did not ask "
+            "for; repeat them, or keep them in another folder"
+        )
 
 
 def _for_papers(chosen: argparse.Namespace, made: Generated) -> dict[Path, bytes]:

@@ -17,13 +17,23 @@ from collections.abc import Callable, Iterator, Sequence
 import pandas as pd
 
 from posbench.base.wording import agreeing, counted
-from posbench.boards.measured import short_names
-from posbench.boards.ranking import Ranked, span
-from posbench.config.board import Board
+from posbench.boards.ranking import Ranked
+from posbench.config.board import Board, Contrast
 from posbench.showing.pages import Chapter, Items, Page
-from posbench.showing.table import Markdown, code, number
+from posbench.showing.table import (
+    NOTHING,
+    Line,
+    Markdown,
+    Table,
+    bounds,
+    code,
+    number,
+    short_names,
+    span,
+)
 from posbench.statistics import standings
 from posbench.statistics.correlation import over_rows, rank_correlation
+from posbench.statistics.effects import Fitted
 from posbench.statistics.standings import SIGNIFICANT
 
 FILE = "findings.md"
@@ -116,6 +126,31 @@ def of_models(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
             yield from _at_lengths(each, LENGTHS[-1:], str, short=True)
 
 
+OF_A_METHOD = (
+    Markdown("`posbench check FILE` tries what every encoding or extension promises, in seconds."),
+    Markdown("`posbench compare FILE` trains it and gives its place among these rows."),
+)
+
+
+def doors(standings: Sequence[Ranked]) -> dict[str, list[str]]:
+    """What follows for three readers, with links to the sections that say more."""
+    first = next((each for each in standings if len(each.known) > 1), None)
+    if first is None:
+        return {}
+    hosted = [each for each in standings if each.part.is_of_a_host]
+    found: dict[str, list[str]] = {
+        "I train from scratch": [*from_scratch(first, standings), _links([first])],
+        "I have a trained model": [*of_models(first, standings), _links(hosted)],
+        "I have a method of my own": [*OF_A_METHOD],
+    }
+    return {title: said for title, said in found.items() if len(said) > 1}
+
+
+def _links(standings: Sequence[Ranked]) -> Markdown:
+    parts = [Chapter(each.part.title, []) for each in standings]
+    return Markdown(", ".join(f"[{part.title}](#{part.anchor})" for part in parts))
+
+
 def _of_one_kind(first: Ranked, found: Sequence[Ranked]) -> list[Ranked]:
     return [each for each in found if each.kind == first.kind and not each.part.rows.protocol]
 
@@ -127,7 +162,7 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
     line = summary.loc[first]
     said = (
         f"Of what they have learned, {code(first)} reaches furthest among "
-        f"{counted(len(standing.placed), 'row')}: {number(line['reaches'])}{_interval(line)}, "
+        f"{counted(len(standing.placed), 'row')}: {number(line['reaches'])}{bounds(line)}, "
         f"{_on(standing, first)}."
     )
     if not others:
@@ -157,7 +192,7 @@ def _higher(standing: Ranked, code: Code) -> list[str]:
     summary, first = standing.summary, standing.placed
     limit = summary.loc[first[0], "reaches"] if first else -1.0
     return [
-        f"{code(row)} {number(summary.loc[row, 'reaches'])}{_interval(summary.loc[row])}, "
+        f"{code(row)} {number(summary.loc[row, 'reaches'])}{bounds(summary.loc[row])}, "
         f"{_on(standing, row)}"
         for row in standing.known
         if row not in first and summary.loc[row, "reaches"] > limit
@@ -196,7 +231,7 @@ def _at_lengths(
         sure = [str(row) for row in less.index if less.loc[row, "p_holm"] < SIGNIFICANT]
         said = (
             f"At {multiple:g}x, on {code(host)}, {code(first)} is highest: "
-            f"{number(at.loc[first, 'number'])}{_interval(at.loc[first])}, {_on(standing, first)}"
+            f"{number(at.loc[first, 'number'])}{bounds(at.loc[first])}, {_on(standing, first)}"
         )
         alone = standing.part.as_trained
         if alone in less.index:
@@ -283,16 +318,12 @@ def _on(standing: Ranked, row: str) -> str:
     )
 
 
-def _interval(line: pd.Series) -> str:
-    return "" if pd.isna(line["low"]) else f" (95 % {span(line['low'], line['high'])})"
-
-
 def _less(line: pd.Series) -> str:
     """A difference to the first, as in "-.02 (-.24 to .20, 10 tasks)"."""
     low, high = (line.get(f"difference_{side}", line.get(side)) for side in ("low", "high"))
     tasks = counted(int(line["common"]), "task") if not pd.isna(line["common"]) else ""
-    bounds = f"{span(low, high)}, " if not pd.isna(low) else ""
-    return f"{number(line['difference'])} ({bounds}{tasks})"
+    ends = f"{span(low, high)}, " if not pd.isna(low) else ""
+    return f"{number(line['difference'])} ({ends}{tasks})"
 
 
 def _counted(rows: Sequence[str]) -> str:
@@ -306,3 +337,60 @@ def _linked(said: str, standing: Ranked) -> str:
 def _link(standing: Ranked) -> str:
     anchor = re.sub(r"[^\w\- ]", "", standing.part.title.lower()).replace(" ", "-")
     return f"[{standing.part.title}](leaderboard.md#{anchor})"
+
+
+# -- what the board predicted ----------------------------------------------------------------------
+
+PREDICTED = (
+    "Written down before the runs. A pair is compared on the tasks that both rows have learned, by "
+    "the area from 1x to 8x of the trainings that learned. The difference is the mean over these "
+    "tasks, first less second, with its 95 % interval over tasks and seeds, which no test corrects "
+    "for the number of pairs."
+)
+ROUNDING = 1e-9
+HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
+
+
+def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
+    """A section for each prediction of the board that has runs."""
+    if not board.contrasts or not found:
+        return
+    runs = pd.concat([each.part.runs for each in found])
+    runs = runs[runs["class"] == found[0].kind].drop_duplicates(["row", "task", "seed"])
+    if not runs["learned"].any():
+        return
+    fitted = Fitted.of(runs, draws=board.judged.draws, seed=board.judged.seed)
+    for said, contrast in board.contrasts.items():
+        lines = [_contrast(fitted, contrast, *pair) for pair in contrast.pairs]
+        verdicts = [line.cells[-1] for line in lines]
+        counts = ", ".join(
+            f"{verdicts.count(each)} {name}"
+            for each, name in (("yes", "as predicted"), ("no", "not"), (NOTHING, "not known"))
+            if each in verdicts
+        )
+        rule = f"by more than {number(contrast.by)}"
+        rule += (
+            f", on at least {100 * contrast.share:.0f} % of these tasks"
+            if contrast.share is not None
+            else " in the mean over these tasks"
+        )
+        notes = [f"It holds for a pair if the first reaches further {rule}. {counts}.", PREDICTED]
+        yield Chapter(said, [*notes, Table.of(HEADINGS, lines)])
+
+
+def _contrast(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Line:
+    name = f"{first}, {second}"
+    if not {first, second} <= {*fitted.rows}:
+        return Line(name, ["0", *[NOTHING] * 3])
+    cells = fitted.cell_means()
+    each = (cells.loc[first] - cells.loc[second]).dropna()
+    if each.empty:
+        return Line(name, ["0", *[NOTHING] * 3])
+    above = int((each - contrast.by > ROUNDING).sum())
+    line = fitted.differences(second, [first]).loc[first]
+    mean = float(line["difference"])
+    holds = mean - contrast.by > ROUNDING
+    if contrast.share is not None:
+        holds = above >= contrast.share * len(each) - ROUNDING
+    shown = number(mean) + ("" if pd.isna(line["low"]) else f" ({span(line['low'], line['high'])})")
+    return Line(name, [str(len(each)), f"{above} of {len(each)}", shown, "yes" if holds else "no"])

@@ -1,13 +1,18 @@
-"""All runs of a folder, each once and under the name that is shown, as every page takes them."""
+"""All runs of a folder, each once and under the name that is shown: the frames behind every page.
+
+Records become a line a run and test length (`lengths`), a line a run (`runs`), and a line a row and
+test length (`by_length`). Pages, CSV files and the documentation take these frames, and no records.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
 from posbench.base.content_hash import content_hash
 from posbench.config.board import RATE, Board
@@ -15,7 +20,9 @@ from posbench.config.board_rows import Pair, pairs, protocol_label
 from posbench.config.methods import AS_TRAINED
 from posbench.config.names import Name
 from posbench.config.words import Word
-from posbench.records.record import Record
+from posbench.records import tables
+from posbench.records.record import MEANINGLESS, Record
+from posbench.statistics.aggregates import CONFIDENCE, FEWEST, zero_shot_first
 from posbench.statistics.measures import LONGEST, corrected_lines, of_runs
 
 # -- names that are shown --------------------------------------------------------------------------
@@ -27,6 +34,7 @@ RUN = [*BOARD, *TASK, *METHOD, "seed"]
 """Columns that keep apart what must not be mixed: hashes of contents, and the names people gave."""
 SHOWN = ["protocol_name", "task_name", "row", "seed"]
 """Columns that do so with the names that are shown, in tables of lengths and of runs."""
+ROW = SHOWN[:-1]
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
@@ -45,13 +53,6 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def short_names(names: Sequence[str]) -> list[str]:
-    """The names without the pretrained model behind an @ that all of them have."""
-    if len({name.partition("@")[2] for name in names}) > 1:
-        return list(names)
-    return [name.partition("@")[0] for name in names]
-
-
 def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> pd.Series | str:
     """`form` with the value of `column` if its label has several values, "" elsewhere."""
     several = table.groupby(label)[column].transform("nunique") > 1
@@ -60,7 +61,7 @@ def _suffixes(table: pd.DataFrame, label: list[str], column: str, form: str) -> 
     return table[column].map(form.format).where(several, "")
 
 
-def under_one_protocol(found: Sequence[Record], board: Board) -> list[Record]:
+def under_one_protocol(found: Iterable[Record], board: Board) -> list[Record]:
     """The records, in which a run whose settings the board chose is one of its protocol.
 
     Such a run is called "learned (training.learning_rate=0.006)", and a rate that somebody else
@@ -100,18 +101,47 @@ def under_one_protocol(found: Sequence[Record], board: Board) -> list[Record]:
 
 # -- runs ------------------------------------------------------------------------------------------
 
+ALIKE = ["measure", "method_class", "multiple", "aggregated", "chance", "parameters"]
+ALIKE += ["method_hash", "protocol_hash", "task_hash", "task_version"]
+"""Columns that all seeds of a row have alike."""
+MEANS = (
+    "token_accuracy_teacher_forced",
+    "token_accuracy_within_trained_distance",
+    "token_accuracy_beyond_trained_distance",
+    "loss",
+    "untrained",
+    "train_cpu_seconds",
+    "train_gpu_seconds",
+    "solved_step",
+)
+"""Columns that are averaged over seeds as they are, what is unknown left out."""
+
 
 @dataclass(frozen=True)
 class Measured:
-    """Every run once: what was measured at each length, and a line a run."""
+    """Every run once: what was measured at each length, a line a run, and rows by length."""
 
+    records: Sequence[Record]  # a run that was repeated is there twice
     lengths: pd.DataFrame  # the long table, with the names that are shown
     runs: pd.DataFrame  # see `posbench.statistics.measures.of_runs`
 
     @classmethod
-    def of(cls, table: pd.DataFrame) -> Measured:
-        known = named(table)
-        return cls(known, of_runs(known))
+    def of(cls, found: Iterable[Record], board: Board | None = None) -> Measured:
+        """The frames of these records, as a board sees them if one is given."""
+        records = list(found) if board is None else under_one_protocol(found, board)
+        lengths = named(tables.table(records))
+        return cls(records, lengths, of_runs(lengths))
+
+    @functools.cached_property
+    def latest(self) -> list[Record]:
+        """The last record of each run."""
+        return tables.latest(self.records)
+
+    @property
+    def meaningless(self) -> list[str]:
+        """Warnings for protocols whose numbers mean nothing, such as smoke."""
+        names = set(self.lengths["protocol_chosen"])
+        return [said for name, said in MEANINGLESS.items() if name in names]
 
     @functools.cached_property
     def as_trained(self) -> frozenset[str]:
@@ -135,3 +165,90 @@ class Measured:
         each = scores.groupby(level="task_name").transform("count").gt(0).all()
         scores = scores.loc[:, each].rename(columns=lambda multiple: f"{multiple:g}x")
         return runs.assign(**{name: scores[name].to_numpy() for name in scores}), list(scores)
+
+    @functools.cached_property
+    def by_text(self) -> pd.DataFrame:
+        """One line a run, test length and text; see `posbench.records.tables.by_text`."""
+        return tables.by_text(self.records).rename(columns={"method": "row"})
+
+    @functools.cached_property
+    def by_length(self) -> pd.DataFrame:
+        """One line a row of a task and test length; classes in their order, best first.
+
+        `score` is the mean over seeds, `half_width_95` half of its interval (Student's t, from
+        three seeds on). `reaches`, the mean area of trainings that learned, `learned`, their
+        number, and `seeds_at_1x` are those of the row. Seeds that climbed to a length beyond those
+        that count are no fair sample of all: its score is NaN unless each did.
+        """
+        known = self.lengths
+        lines = known.groupby([*ROW, "test_length"], sort=True)
+        score = lines["score"]
+        told = lines[ALIKE].first().rename(columns={"method_class": "class"})
+        found = told.assign(
+            score=score.mean(),
+            half_width_95=_half_widths(score),
+            lowest=score.min(),
+            highest=score.max(),
+            **{name: lines[name].mean() for name in MEANS if name in known},
+        )
+        rows = known.groupby(ROW)["seed"].nunique()
+        found["seeds"] = rows.reindex(found.index.droplevel("test_length")).to_numpy()
+        partial = ~found["aggregated"].astype(bool) & (score.count() < found["seeds"])
+        found.loc[partial, ["score", "half_width_95", "lowest", "highest"]] = np.nan
+        runs = self.runs.assign(known=self.runs["in_distribution"].notna())
+        areas = runs["area"].where(runs["trained"]).groupby([runs[name] for name in ROW])
+        of_row = pd.DataFrame(
+            {
+                "reaches": areas.mean(),
+                "reaches_half_width_95": _half_widths(areas),
+                "learned": (runs["trained"] & runs["known"]).groupby([runs[n] for n in ROW]).sum(),
+                "seeds_at_1x": runs.groupby(ROW)["known"].sum(),
+            }
+        )
+        found = found.reset_index().merge(of_row, how="left", left_on=ROW, right_index=True)
+        for name in ("learned", "seeds_at_1x"):  # a row without a test from 1x on is no run there
+            found[name] = found[name].fillna(0).astype(int)
+        order = found.assign(
+            first=found["class"].map(zero_shot_first), best=-found["reaches"].fillna(-1.0)
+        ).sort_values(
+            ["protocol_name", "task_name", "first", "best", "row", "test_length"], kind="stable"
+        )
+        return found.loc[order.index].reset_index(drop=True)
+
+
+def _half_widths(values: pd.core.groupby.SeriesGroupBy) -> pd.Series:
+    """Half of the 95 % interval of each mean, by Student's t; NaN below three values."""
+    count = values.count()
+    quantile = special.stdtrit((count - 1).clip(lower=1), (1 + CONFIDENCE) / 2)
+    return (quantile * values.std() / np.sqrt(count)).where(count >= FEWEST)
+
+
+# -- frames for files ------------------------------------------------------------------------------
+
+
+def lengths_frame(measured: Measured) -> pd.DataFrame:
+    """leaderboard.csv: a line a row of a task and test length."""
+    first = ["protocol_name", "task_name", "measure", "row", "class", "multiple", "test_length"]
+    lines = measured.by_length
+    rest = [name for name in lines if name not in first]
+    return _renamed(lines[[*first, *rest]])
+
+
+def runs_frame(measured: Measured) -> pd.DataFrame:
+    """runs.csv: a line a run, with the measures by which rows are ranked."""
+    once = measured.lengths.drop_duplicates(SHOWN)
+    more = ["solved_step", "parameters", "train_gpu_seconds", "training_hash", "method_hash"]
+    again = ["steps_to_gate", "multiplications"]  # the first is `solved_step`
+    runs = measured.runs.drop(columns=["protocol", "task", "training", *again])
+    runs["reach_low"] = [each.low for each in runs["reach"]]
+    runs["reach_high"] = [each.high for each in runs.pop("reach")]
+    for name in ("learned", "trained"):
+        runs[name] = runs[name].astype(object).where(runs["in_distribution"].notna())
+    found = runs.merge(once[[*SHOWN, *more]], on=SHOWN, how="left")
+    return _renamed(found.sort_values(SHOWN, kind="stable"))
+
+
+def _renamed(table: pd.DataFrame) -> pd.DataFrame:
+    named = {"protocol_name": "protocol", "task_name": "task", "row": "method"}
+    named["cpu_seconds"] = "train_cpu_seconds"
+    return table.rename(columns=named)

@@ -13,10 +13,9 @@ from importlib.resources import files
 import numpy as np
 
 from posbench.base.wording import counted
-from posbench.boards.measured import short_names
 from posbench.boards.ranking import Ranked
-from posbench.showing.pages import rendered
-from posbench.showing.table import number
+from posbench.showing.pages import Picture, rendered
+from posbench.showing.table import number, short_names
 
 MOST = 40
 """Rows that are drawn: the first, and our own."""
@@ -45,14 +44,14 @@ class Square:
     text: str
 
 
-def picture(standing: Ranked, own: str = "", *, alone: bool = False) -> str:
-    """The SVG of the map of a section; "" where nothing was learned. One that is `alone` has its
+def picture(standing: Ranked, own: str = "", file: str = "") -> Picture | None:
+    """The map of a section; None where nothing was learned. One that is a file by itself has its
     colours with it.
     """
     rows = standing.known[:MOST]
     rows += [own] * (own in standing.summary.index and own not in rows)
     if not rows:
-        return ""
+        return None
     cells, run = standing.cells(), standing.part.runs.groupby("row")["task_name"].agg(set)
     y, names = TOP, []
     middles = [LEFT + 40 + place * CELL + CELL // 2 for place in range(len(standing.tasks))]
@@ -74,11 +73,12 @@ def picture(standing: Ranked, own: str = "", *, alone: bool = False) -> str:
             x = LEFT + 40 + place * CELL
             squares.append(Square(x, y, look, opacity, text))
         y += LINE
-    return rendered(
+    label = caption(standing)
+    drawn = rendered(
         "posbench.boards",
         "opening.svg.j2",
-        label=caption(standing),
-        style=_style() if alone else "",
+        label=label,
+        style=_style() if file else "",
         width=math.ceil(max(middles[-1] + CELL, *ends)),
         height=y + 4,
         cell=CELL - 1,
@@ -89,6 +89,7 @@ def picture(standing: Ranked, own: str = "", *, alone: bool = False) -> str:
         tasks=list(zip(standing.tasks, middles, strict=True)),
         squares=squares,
     )
+    return Picture(drawn, label, file)
 
 
 def caption(standing: Ranked) -> str:

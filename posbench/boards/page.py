@@ -1,36 +1,45 @@
 """A board as pages: the answer first, then what is ranked, part by part, then each task.
 
+Records go one way through `generate`: frames (`measured`), the order of rows (`ranking`), sentences
+(`remarks`, `findings`), tables (`tables`), a picture (`opening`), what a page draws from
+(`page_data`), the page. The same records give the same bytes.
+
 The page for a browser is one file that needs no network. Without JavaScript it shows its tables;
 `leaderboard.js` adds filters, curves, what opens behind a row, and two rows beside each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from posbench.base.wording import agreeing, counted
+from posbench.base.disk import read_text
+from posbench.base.errors import PosbenchError
+from posbench.base.wording import counted, printable
 from posbench.boards import findings, opening, page_data
-from posbench.boards.by_length import TaskRows, task_rows
-from posbench.boards.measured import Measured
-from posbench.boards.ranking import Ranked
-from posbench.boards.remarks import meaningless
-from posbench.boards.tables import GUIDE, learned_by_task, of_task, ranking, reaches
-from posbench.config.board import Board
-from posbench.records.record import Record
-from posbench.showing.pages import Chapter, Page, Picture, Terms
-from posbench.showing.table import Markdown
+from posbench.boards.measured import Measured, lengths_frame, runs_frame
+from posbench.boards.ranking import Ranked, standings_of, standings_without_board
+from posbench.boards.remarks import of_likelihoods, origins, remarks
+from posbench.boards.tables import (
+    GUIDE,
+    board_part,
+    changes_of,
+    context_parts,
+    fixed_before,
+    ranked,
+    task_parts,
+    with_tasks,
+)
+from posbench.config.board import Board, board_of
+from posbench.records import files
+from posbench.records.record import Audit, Record
+from posbench.showing.pages import Chapter, Page, Terms, explanations
+from posbench.showing.table import Markdown, csv
 from posbench.statistics.aggregates import is_pretrained
 
 HERE = Path(__file__).parent
-FIRST = 3
-"""Versions, commits and devices that are named."""
-HASH = 12
-"""Digits of a commit."""
 PAGE = "leaderboard.md"
 MADE = Markdown(
     "Made by `posbench board` from the records beside this file; leaderboard.md has the same "
@@ -40,72 +49,111 @@ MADE_BY_COMPARE = Markdown("Made by `posbench compare` from published records an
 MEANINGS = Terms({term.name: term.full for term in GUIDE})
 GUIDE_IS_BELOW = Markdown("[What the columns mean](#what-the-columns-mean).")
 
-# -- parts, which every format shows ---------------------------------------------------------------
+# -- all that is made ------------------------------------------------------------------------------
 
 
-def board_part(board: Board, first: Ranked) -> Chapter:
-    """What the board is, as it was written down, and what the rows of its first part learned."""
-    notes = [*fixed_before(board), *changes_of(board)]
-    return Chapter(f"Board {board.name}", [*notes, learned_by_task(first)])
+@dataclass(frozen=True)
+class Generated:
+    """All that is made of the records of a folder."""
+
+    pages: dict[str, str]  # by the names of their files
+    parts: list[Chapter]  # that a terminal shows
+    notes: list[str]
+    measured: Measured
+    ranked: list[Ranked]
+    left_out: list[str]  # a sentence for each file beside the records that cannot be read
 
 
-def fixed_before(board: Board) -> list[str]:
-    """What was fixed before the runs, a paragraph each."""
-    lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
-    return [
-        *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")),
-        f"Tests are at {lengths} of the positions of the longest training sequence. Definition "
-        f"{board.hash[:8]}, protocol {board.protocol}.",
-    ]
+def generate(
+    folder: Path,
+    found: Sequence[Record],
+    audits: Sequence[Audit] = (),
+    board: Board | None = None,
+    folders: Sequence[Path] = (),
+) -> Generated:
+    """What is made of the records; PosbenchError if there are none. Commands name the folders of
+    the user that they need.
+    """
+    if not found:
+        hint = "run `python -m posbench` first"
+        if folder != files.MAIN and files.MAIN.is_dir():
+            hint += f", or read the main board with `posbench board {files.MAIN}`"
+        raise PosbenchError(f"no records in {folder}: {hint}")
+    board = board or board_of(folder)
+    measured = Measured.of(found, board)
+    frames = {"leaderboard.csv": lengths_frame(measured), "runs.csv": runs_frame(measured)}
+    own, left_out = about(folder)
+    said, warned = [*of_likelihoods(measured.lengths), *own], remarks(measured, audits)
+    asked = standings_of(board, measured)
+    standings = asked or standings_without_board(measured)
+    parts = [ranked(board, each, measured) for each in standings]
+    more = [*findings.contrast_parts(board, asked), *context_parts(measured)]
+    tasks = [] if asked else list(task_parts(measured, board, standings[0].part.protocol))
+    drawn = opening.picture(asked[0], file="opening.svg") if asked else None
+    text = Page(
+        "posbench board",
+        [
+            *([board_part(board, asked[0])] if asked else []),
+            *map(with_tasks, parts, standings),
+            *tasks,
+            *more,
+        ],
+        [Markdown(findings.MADE)],
+        lead=[GUIDE_IS_BELOW],
+        picture=drawn,
+        notes=[*said, *warned],
+        guide=MEANINGS,
+    )
+    page = document(
+        board, measured, standings, [*parts, *more], warned, said, folder=folder, folders=folders
+    )
+    pages = {
+        PAGE: text.markdown(),
+        "leaderboard.html": page.html(),
+        **{name: csv(frame) for name, frame in frames.items()},
+    }
+    if drawn is not None:
+        pages[drawn.file] = drawn.svg
+    if sentences := findings.page(board, asked):
+        pages[findings.FILE] = sentences.markdown()
+    return Generated(
+        pages, [*parts, *tasks, *more], [*said, *warned], measured, standings, left_out
+    )
 
 
-def changes_of(board: Board) -> list[str]:
-    """What was mended after the first run."""
-    return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
+LARGEST = 1_000_000
+"""Bytes of what a folder says of itself."""
+BOARDS = {"Encodings": "main", "Extensions": "extensions", "Real models": "pretrained"}
+"""The published boards, by what they rank; their folders are beside each other."""
 
 
-def ranked(
-    board: Board,
-    standing: Ranked,
-    measured: Measured,
-    own: str = "",
-    sketched: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Chapter:
-    """One part and class of a board: its rows, and those below the table; see `ranking`."""
-    part = standing.part
-    ends = "" if standing.longest == 8 else f"Areas end at {standing.longest:g}x."
-    about = " ".join([*part.rows.about.split(), ends]).strip()
-    notes = [about] if about else []
-    notes += [*waiting(board, standing), *findings.answer(standing)]
-    return Chapter(part.title, [*notes, ranking(standing, measured, own, sketched)], "ranked")
+def boards_beside(folder: Path) -> dict[str, str]:
+    """The pages of published boards beside a folder, relative to it."""
+    here = folder.resolve()
+    return {
+        title: "#tables" if here.name == name else f"../{name}/leaderboard.html"
+        for title, name in BOARDS.items()
+        if (here.parent / name / "leaderboard.html").is_file()
+    }
 
 
-def with_tasks(shown: Chapter, standing: Ranked) -> Chapter:
-    """The same with the areas of each task, which a page draws as a map."""
-    if standing.fitted is None or len(standing.tasks) < 2:
-        return shown
-    said = "Areas of the trainings that learned; a dash where none has, or none was run."
-    below = Chapter(f"{shown.title}: task by task", [said, reaches(standing)])
-    return Chapter(shown.title, [*shown.blocks, below], shown.look)
+def about(folder: Path) -> tuple[list[str], list[str]]:
+    """What the folder's own about.md says, a paragraph each: it stands above the tables. Then, if
+    it cannot be read, a sentence that says so.
+    """
+    path = folder / "about.md"
+    try:
+        text = read_text(path, LARGEST)
+    except FileNotFoundError:
+        return [], []
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return [], [f"{path} is not read ({reason}): put text in UTF-8 there, or delete it"]
+    paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
+    return [printable(paragraph) for paragraph in paragraphs if paragraph], []
 
 
-def task_parts(tasks: Iterable[TaskRows], usual: str = "", own: str = "") -> Iterator[Chapter]:
-    """A part a task; its name has the protocol if that is not the usual one."""
-    for task in tasks:
-        name = task.name if task.protocol in ("", usual) else f"{task.name}, {task.protocol}"
-        yield Chapter(name, [f"{task.note}.", of_task(task, own)], "task")
-
-
-def waiting(board: Board, standing: Ranked) -> Iterator[str]:
-    """What the section waits for, in sentences: tasks, and rows that have not been run."""
-    if lacks := standing.part.lacks(board):
-        yield lacks
-    if unrun := standing.part.unrun:
-        have = agreeing(unrun, "has", "have")
-        yield f"{counted(unrun, 'row')} that the board asks for {have} not been run."
-
-
-# -- all together ----------------------------------------------------------------------------------
+# -- the page for a browser ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -122,16 +170,12 @@ def document(
     board: Board,
     measured: Measured,
     standings: Sequence[Ranked],
-    found: Sequence[Record],
     parts: Sequence[Chapter],
-    lines: pd.DataFrame,
     notes: Sequence[str],
     about: Sequence[str] = (),
     focus: Focus | None = None,
-    explained: Collection[Path] = (),
+    folder: Path | None = None,
     folders: Sequence[Path] = (),
-    beside: Mapping[str, str] | None = None,
-    root: str = "",
 ) -> Page:
     """The page for a browser.
 
@@ -139,16 +183,12 @@ def document(
         board: by which the runs are judged
         measured: all runs
         standings: what is ranked, first things first
-        found: the records
         parts: the same as `ranked` shows it, and what else there is
-        lines: rows by length, see `posbench.boards.by_length`
         notes: what must be known before a number is believed
         about: what the folder says of itself, a paragraph each
         focus: on a row of the user, where the page is about one
-        explained: pages of `posbench.explain`, by their paths from the folder of this one
+        folder: of the page, if it links to other boards, to explanations and to the code
         folders: of the user, which commands name where they need them
-        beside: pages of other boards, by their names
-        root: see `posbench.boards.page_data.root_above`
     """
     asked = any(each.part.rows.about for each in standings)
     title, own, said, foot = "Leaderboard", "", [], MADE
@@ -156,38 +196,34 @@ def document(
         title, own, said, foot = focus.title, focus.row, [*focus.said], MADE_BY_COMPARE
     elif asked:
         title = f"Board {board.name}"
+    lead = [*measured_on(measured, standings), *([TO_ITS_ROW] if own else [])]
+    usual = standings[0].part.protocol if standings else ""
+    tasks = list(task_parts(measured, board, usual, own))
     data = page_data.content(
         measured,
-        lines,
         standings,
-        found,
-        board.all_tasks,
-        explained,
+        board,
+        {*explanations(folder)} if folder else (),
         folders,
         {own: focus.sketch} if focus is not None and focus.sketch is not None else {},
-        root,
+        page_data.root_above(folder) if folder else "",
     )
-    known = {(task.protocol, task.name): task for task in task_rows(lines, measured)}
-    keys = [(task["protocol"], task["name"]) for task in data["tasks"]]
-    usual = (data["sections"] or data["tasks"] or [{"protocol": ""}])[0]["protocol"]
-    tasks = list(task_parts([known[key] for key in keys if key in known], usual, own))
-    drawn = opening.picture(standings[0], own) if standings else ""
-    doors = doors_of(standings) if asked and focus is None else {}
+    doors = findings.doors(standings) if asked and focus is None else {}
     return Page(
         title,
         [*parts, Chapter("Task by task", tasks)],
-        [f"{'; '.join(origins(found))}.", foot],
-        lead=[*measured_on(measured, standings), *([TO_ITS_ROW] if own else [])],
+        [f"{'; '.join(origins(measured.records))}.", foot],
+        lead=lead,
         answer=[
-            *meaningless(measured.lengths["protocol_chosen"]),
+            *measured.meaningless,
             *said,
             *([] if doors else findings.headline(standings)),
         ],
         doors=doors,
-        beside=beside or {},
+        beside=boards_beside(folder) if folder else {},
         about=about,
         notes=notes,
-        picture=Picture(drawn, opening.caption(standings[0])) if drawn else None,
+        picture=opening.picture(standings[0], own) if standings else None,
         guide=MEANINGS,
         defined=[*fixed_before(board), *changes_of(board)] if asked else [],
         style=_beside("leaderboard.css") + _beside("opening.css"),
@@ -200,31 +236,6 @@ def _beside(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
 
 
-OF_A_METHOD = (
-    Markdown("`posbench check FILE` tries what every encoding or extension promises, in seconds."),
-    Markdown("`posbench compare FILE` trains it and gives its place among these rows."),
-)
-
-
-def doors_of(standings: Sequence[Ranked]) -> dict[str, list[str]]:
-    """What follows for three readers, with links to the sections that say more."""
-    first = next((each for each in standings if len(each.known) > 1), None)
-    if first is None:
-        return {}
-    hosted = [each for each in standings if each.part.is_of_a_host]
-    doors: dict[str, list[str]] = {
-        "I train from scratch": [*findings.from_scratch(first, standings), _linked([first])],
-        "I have a trained model": [*findings.of_models(first, standings), _linked(hosted)],
-        "I have a method of my own": [*OF_A_METHOD],
-    }
-    return {title: said for title, said in doors.items() if len(said) > 1}
-
-
-def _linked(standings: Sequence[Ranked]) -> Markdown:
-    parts = [Chapter(each.part.title, []) for each in standings]
-    return Markdown(", ".join(f"[{part.title}](#{part.anchor})" for part in parts))
-
-
 TO_ITS_ROW = Markdown("[To its row](#own)")
 
 
@@ -234,7 +245,7 @@ def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
         return []
     first = standings[0]
     runs, known = first.part.runs, measured.lengths
-    of_runs = known[known["protocol_name"] == str(runs["protocol_name"].iloc[0])]
+    of_runs = known[known["protocol_name"] == first.part.protocol]
     of_runs = of_runs[of_runs["task_name"].isin(first.tasks)]
     low, high = (int(of_runs["train_positions"].agg(end)) for end in ("min", "max"))
     positions = f"{low:,} positions"
@@ -249,33 +260,9 @@ def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
     rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
     return [
         f"{model} about {size:,} parameters. Its longest training sequence has {positions}, and "
-        f"its longest test {first.longest:g} times as many. “{first.part.title}” has {rows}, {tasks} "
-        f"and {counted(len(runs), unit)}.",
+        f"its longest test {first.longest:g} times as many. “{first.part.title}” has {rows}, "
+        f"{tasks} and {counted(len(runs), unit)}.",
         f"“Learned” is the share of a row's {unit}s that {solve} at the training length. “Reaches” "
         f"says how far those go: the area under their score from 1x to {first.longest:g}x, where 1 "
         "is no error and 0 is guessing.",
     ]
-
-
-def origins(found: Sequence[Record]) -> list[str]:
-    """Where the numbers come from: commits, versions and devices, the most frequent first."""
-    commits = _counted(str(record.training.commit or "unknown")[:HASH] for record in found)
-    devices = _counted(record.training.hardware for record in found)
-    versions = _counted(
-        ", ".join(f"{name} {version}" for name, version in sorted(record.training.versions.items()))
-        for record in found
-    )
-    return [
-        counted(len(found), "record"),
-        f"trained at commit {commits}",
-        f"on {devices}",
-        f"with {versions}",
-    ]
-
-
-def _counted(values: Iterator[str]) -> str:
-    counts = pd.Series(list(values)).value_counts()
-    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    rest = len(ordered) - FIRST
-    more = f" and {counted(rest, 'other')}" if rest > 0 else ""
-    return ", ".join(str(value) for value, _ in ordered[:FIRST]) + more

@@ -33,12 +33,13 @@ from posbench.base.errors import PosbenchError
 from posbench.boards.measured import METHOD, SHOWN, Measured
 from posbench.boards.ranking import Ranked
 from posbench.config import families, flat
+from posbench.config.board import Board
 from posbench.config.command import Command
 from posbench.config.folders import own_names, with_own
 from posbench.config.provenance import targets
 from posbench.records.record import Record
 from posbench.records.tables import RUN as RUN_OF_TABLES
-from posbench.records.tables import latest, run_of
+from posbench.records.tables import run_of
 from posbench.showing.pages import (
     arxiv_ids,
     definition_of,
@@ -64,10 +65,8 @@ def thousandths(values: Iterable[float]) -> list[int | None]:
 
 def content(
     measured: Measured,
-    lines: pd.DataFrame,
     standings: Sequence[Ranked],
-    found: Sequence[Record],
-    order: Sequence[str],
+    board: Board,
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
     sketched: Mapping[str, Mapping[str, Any]] = {},
@@ -77,17 +76,16 @@ def content(
 
     Args:
         measured: all runs
-        lines: the same by row and length; see `posbench.boards.by_length`
         standings: what is ranked, in the order in which it is shown
-        found: the records
-        order: of tasks, as the board has them
+        board: its tasks come first, in their order
         explained: pages of `posbench.explain`, by their paths from the folder of the page
         folders: of the user, which commands name where they need them
         sketched: pictures of rows beside those that `sketches` has, by their names
         root: see `root_above`
     """
-    known, runs = measured.lengths, as_ranked(measured.runs, standings)
-    tasks = _tasks(known, order)
+    known, found = measured.lengths, measured.records
+    runs = as_ranked(measured.runs, standings)
+    tasks = _tasks(known, board)
     methods = known.drop_duplicates("row").sort_values("row")
     rows = {name: number for number, name in enumerate(methods["row"])}
     first = {_method(record): record for record in reversed(found)}
@@ -105,8 +103,8 @@ def content(
         "tasks": [*tasks.values()],
         "rows": described,
         "runs": _runs(runs, tasks, rows),
-        "curves": _curves(lines, runs, tasks, rows),
-        "depths": _depths(found, tasks, rows, known),
+        "curves": _curves(measured.by_length, runs, tasks, rows),
+        "depths": _depths(measured, tasks, rows),
         "sections": [_section(each, rows) for each in standings],
         "texts": texts,
         "papers": {target: ids for target in texts if (ids := arxiv_ids(docstring(target)))},
@@ -128,7 +126,7 @@ def as_script(content: Json) -> str:
 # -- tasks and rows --------------------------------------------------------------------------------
 
 
-def _tasks(known: pd.DataFrame, order: Sequence[str]) -> dict[tuple[str, str], Json]:
+def _tasks(known: pd.DataFrame, board: Board) -> dict[tuple[str, str], Json]:
     """By protocol and name, those of the board first."""
     columns = ["multiple", "true_multiple", "test_length"]
     once = known[known["multiple"] >= 1].drop_duplicates([*TASK, "test_length"])
@@ -143,13 +141,8 @@ def _tasks(known: pd.DataFrame, order: Sequence[str]) -> dict[tuple[str, str], J
             "multiples": listed["multiple"],
             "true": [round(value, 4) for value in listed["true_multiple"]],
         }
-    places = {name: place for place, name in enumerate(order)}
-    return dict(
-        sorted(
-            found.items(),
-            key=lambda each: (each[0][0], places.get(each[0][1], len(order)), each[0]),
-        )
-    )
+    ordered = sorted(found, key=lambda key: (key[0], *board.place(key[1])))
+    return {key: found[key] for key in ordered}
 
 
 @functools.cache
@@ -335,14 +328,11 @@ def _points(means: Iterable[float], halves: Iterable[float]) -> list[list[int | 
 
 
 def _depths(
-    found: Sequence[Record],
-    tasks: dict[tuple[str, str], Json],
-    rows: dict[str, int],
-    known: pd.DataFrame,
+    measured: Measured, tasks: dict[tuple[str, str], Json], rows: dict[str, int]
 ) -> list[Json]:
     """Right tokens by length and depth, summed over seeds; nothing where depth does not vary."""
     columns = [name for name in RUN_OF_TABLES if name != "seed"]
-    named = known.drop_duplicates(columns)
+    named = measured.lengths.drop_duplicates(columns)
     labels = dict(
         zip(
             named[columns].itertuples(index=False, name=None),
@@ -352,7 +342,7 @@ def _depths(
     )
     sums: list[dict[int, dict[int, Any]]] = [{} for _ in tasks]
     numbers = {key: number for number, key in enumerate(tasks)}
-    for record in latest(found):
+    for record in measured.latest:
         run = run_of(record)
         protocol, task, row = labels[tuple(run[name] for name in columns)]
         if (protocol, task) not in numbers:  # all of its tests are shorter than training
@@ -398,7 +388,7 @@ def _section(standing: Ranked, rows: dict[str, int]) -> Json:
     return {
         "title": part.title,
         "class": standing.kind,
-        "protocol": str(part.runs["protocol_name"].iloc[0]),
+        "protocol": part.protocol,
         "tasks": sorted(set(part.runs["task_name"])),
         "rows": [rows[str(row)] for row in names],
         "placed": len(standing.placed),

@@ -12,7 +12,6 @@ from posbench.base.wording import counted
 from posbench.boards.measured import SHOWN, Measured
 from posbench.config.board import AS_TRAINED, Board, Rows
 from posbench.config.board_rows import pairs
-from posbench.showing.table import number
 from posbench.statistics import standings
 from posbench.statistics.aggregates import zero_shot_first
 from posbench.statistics.effects import DRAWS, Fitted
@@ -38,6 +37,11 @@ class BoardPart:
 
     def __len__(self) -> int:
         return int(self.runs["row"].nunique())
+
+    @property
+    def protocol(self) -> str:
+        """As it is shown."""
+        return str(self.runs["protocol_name"].iloc[0])
 
     @property
     def is_of_a_host(self) -> bool:
@@ -209,7 +213,7 @@ def standings_of(board: Board, measured: Measured) -> list[Ranked]:
 
     def pool(part: BoardPart, kind: str) -> tuple[str, ...]:
         alone = part.title if part.is_of_a_host else ""
-        return kind, str(part.runs["protocol_name"].iloc[0]), alone
+        return kind, part.protocol, alone
 
     judged, found = board.judged, []
     for part, kind in sections:
@@ -267,14 +271,3 @@ def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataF
     measured = pd.concat(of_runs(part, last[task]) for task, part in known.groupby("task_name"))
     areas = measured.set_index(SHOWN)["area"].reindex(pd.MultiIndex.from_frame(runs[SHOWN]))
     return runs.assign(area=areas.to_numpy()), longest
-
-
-def score(summary: pd.DataFrame, name: str, row: str, decimals: int = 2) -> str:
-    """The number `name` of a row."""
-    return number(float(summary.loc[row, name]), decimals)
-
-
-def span(low: float, high: float, between: str = " to ") -> str:
-    """An interval, as in ".10 to .60"; one number where both ends are the same."""
-    ends = [number(low), number(high)]
-    return ends[0] if ends[0] == ends[1] else between.join(ends)

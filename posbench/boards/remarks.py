@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
 from posbench.base.wording import agreeing, counted
-from posbench.boards.measured import BOARD, METHOD, RUN, TASK, named
+from posbench.boards.measured import BOARD, METHOD, RUN, TASK, Measured
 from posbench.config.provenance import targets
 from posbench.config.source import reading_once
 from posbench.config.source_hash import located
-from posbench.records.record import MEANINGLESS, Audit, CarriedOver, Record
-from posbench.records.tables import latest
+from posbench.records.record import Audit, CarriedOver, Record
 from posbench.statistics import likelihoods
 from posbench.statistics.aggregates import FEWEST, is_pretrained
 
@@ -25,16 +24,16 @@ MORE_SEEDS = " Add seeds with -m 'seed=range(3)'."
 MORE_SAMPLES = " Add samples with texts=3."
 
 
-def remarks(found: list[Record], table: pd.DataFrame, audits: Sequence[Audit] = ()) -> list[str]:
+def remarks(measured: Measured, audits: Sequence[Audit] = ()) -> list[str]:
     """The sentences that apply to these records."""
-    runs = named(table).drop_duplicates(RUN, keep="last")
-    repeats = len(found) - len(runs)
-    found = latest(found)
+    runs = measured.lengths.drop_duplicates(RUN, keep="last")
+    repeats = len(measured.records) - len(runs)
+    found = measured.latest
     with reading_once():
         ages = [outdated(record) for record in found]
     said = [
         _several_protocols(runs),
-        *meaningless(runs["protocol_chosen"]),
+        *measured.meaningless,
         _few_seeds(runs, found),
         _no_common_seed(runs),
         _several_settings(runs),
@@ -60,12 +59,6 @@ def _several_protocols(runs: pd.DataFrame) -> str:
     return (
         f"Records of {len(names)} protocols ({listed}) are shown apart: never compare across them."
     )
-
-
-def meaningless(protocols: Iterable[str]) -> list[str]:
-    """Warnings for protocols whose numbers mean nothing, such as smoke."""
-    names = set(protocols)
-    return [sentence for name, sentence in MEANINGLESS.items() if name in names]
 
 
 def _few_seeds(runs: pd.DataFrame, found: Sequence[Record]) -> str:
@@ -271,6 +264,38 @@ def _not_at_hand(record: Record) -> list[str]:
 @functools.cache
 def _at_hand(target: str) -> bool:
     return located(target) is not None
+
+
+# -- where numbers come from -----------------------------------------------------------------------
+
+FIRST = 3
+"""Versions, commits and devices that are named."""
+HASH = 12
+"""Digits of a commit."""
+
+
+def origins(found: Sequence[Record]) -> list[str]:
+    """Where the numbers come from: commits, versions and devices, the most frequent first."""
+    commits = _counted(str(record.training.commit or "unknown")[:HASH] for record in found)
+    devices = _counted(record.training.hardware for record in found)
+    versions = _counted(
+        ", ".join(f"{name} {version}" for name, version in sorted(record.training.versions.items()))
+        for record in found
+    )
+    return [
+        counted(len(found), "record"),
+        f"trained at commit {commits}",
+        f"on {devices}",
+        f"with {versions}",
+    ]
+
+
+def _counted(values: Iterator[str]) -> str:
+    counts = pd.Series(list(values)).value_counts()
+    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    rest = len(ordered) - FIRST
+    more = f" and {counted(rest, 'other')}" if rest > 0 else ""
+    return ", ".join(str(value) for value, _ in ordered[:FIRST]) + more
 
 
 # -- how much likelier answers of pretrained models are under each extension -----------------------

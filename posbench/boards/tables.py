@@ -1,23 +1,28 @@
-"""The tables of a board: what is ranked together, and the rows of each task by length.
+"""The tables of a board, made of its frames: what is ranked together, each task by length, and what
+more context does; and the chapters that hold them.
 
 One table serves every format: the page, Markdown, the terminal and LaTeX.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
-from posbench.base.wording import counted
-from posbench.boards import page_data
-from posbench.boards.by_length import TaskRows
+from posbench.base.wording import agreeing, counted
+from posbench.boards import findings, page_data
 from posbench.boards.findings import FEW
-from posbench.boards.measured import Measured
-from posbench.boards.ranking import AT, Ranked, score, span
-from posbench.showing.table import NOTHING, Column, Line, Table, number, with_interval
+from posbench.boards.measured import ROW, Measured
+from posbench.boards.ranking import AT, Ranked
+from posbench.config.board import Board
+from posbench.showing.pages import Chapter
+from posbench.showing.table import NOTHING, Column, Line, Table, number, span, with_interval
 from posbench.statistics.aggregates import Estimate, is_pretrained
+from posbench.statistics.context import Difference, between, of_rows
 from posbench.statistics.standings import SIGNIFICANT
 
 # -- what the columns mean -------------------------------------------------------------------------
@@ -145,42 +150,44 @@ def ranking(
         sketched: lines of `posbench.explain.sketches` by row, of all rows; its own unless given
     """
     sketched = page_data.sketches() if sketched is None else sketched
-    rows = list(map(str, standing.summary.index))
     lengths = [each for each in AT if standing.part.is_of_a_host and each in standing.lengths]
-    columns = [
-        Column("learned", LEARNED.short),
-        Column("tasks", TASKS.short),
-        Column("reaches", REACHES.short, heat=True),
-        Column("95 %", INTERVAL.short),
-        Column("bounds", BOUNDS.short, terminal=False),
-        Column("less the first", DIFFERS.short),
-        *(Column(f"{each:g}x", heat=True, terminal=False) for each in lengths),
-        Column("steps", STEPS.short, terminal=False, paper=False),
-        Column("products", MULTIPLICATIONS.short, terminal=False, paper=False),
-        Column("seeds", terminal=False, paper=False),
-        Column("path", PATH.short, terminal=False, paper=False),
-        Column("keys", KEYS.short, terminal=False, paper=False),
-    ]
-    at = [standing.at(each)["number"] for each in lengths]
-    cells = [
-        _cells(standing, row, [number(of[row]) for of in at], sketched.get(row, {})) for row in rows
-    ]
-    filled = [
-        any(each not in ("", NOTHING) for each in column) for column in zip(*cells, strict=True)
-    ]
-    kept = [place for place, shown in enumerate(filled) if shown]
+    at = {f"{each:g}x": standing.at(each)["number"] for each in lengths}
+    known = [sketched.get(str(row), {}) for row in standing.summary.index]
+    # A frame of what is known of each row, and how a column writes it.
+    summary = standing.summary.assign(
+        path=[each.get("path") or NOTHING for each in known],
+        keys=[each.get("keys") or NOTHING for each in known],
+        **at,
+    )
+    columns: dict[Column, Callable[[pd.Series], str]] = {
+        Column("learned", LEARNED.short): lambda row: share(row["learned"]),
+        Column("tasks", TASKS.short): lambda row: f"{row['tasks']:.0f}/{row['num_tasks']:.0f}",
+        Column("reaches", REACHES.short, heat=True): _number("reaches"),
+        Column("95 %", INTERVAL.short): lambda row: span(row["low"], row["high"]),
+        Column("bounds", BOUNDS.short, terminal=False): lambda row: span(row["least"], row["most"]),
+        Column("less the first", DIFFERS.short): less_the_first,
+        **{Column(name, heat=True, terminal=False): _number(name) for name in at},
+        Column("steps", STEPS.short, terminal=False, paper=False): _steps,
+        Column("products", MULTIPLICATIONS.short, terminal=False, paper=False): _products,
+        Column("seeds", terminal=False, paper=False): _number("num_seeds", 0),
+        Column("path", PATH.short, terminal=False, paper=False): operator.itemgetter("path"),
+        Column("keys", KEYS.short, terminal=False, paper=False): operator.itemgetter("keys"),
+    }
+    rows = [row for _, row in summary.iterrows()]
+    texts = {column: list(map(text, rows)) for column, text in columns.items()}
+    kept = {column: cells for column, cells in texts.items() if {*cells} != {NOTHING}}
     lines = [
         Line(
-            row,
-            [of_row[place] for place in kept],
-            _marks(standing, row, row in measured.as_trained, row == own),
-            row == own,
-            lacking := not standing.summary.loc[row, "placed"],
-            BELOW.full if lacking else "",
+            str(row.name),
+            cells,
+            _marks(standing, row, str(row.name) in measured.as_trained, str(row.name) == own),
+            own=str(row.name) == own,
+            lacking=not row["placed"],
+            group="" if row["placed"] else BELOW.full,
         )
-        for row, of_row in zip(rows, cells, strict=True)
+        for row, *cells in zip(rows, *kept.values(), strict=True)
     ]
-    return Table([Column("method"), *(columns[place] for place in kept)], lines)
+    return Table([Column("method"), *kept], lines)
 
 
 def latex(standings: Iterable[Ranked], measured: Measured) -> str:
@@ -190,56 +197,44 @@ def latex(standings: Iterable[Ranked], measured: Measured) -> str:
     return "\n".join([needs, *each])
 
 
-def _cells(standing: Ranked, row: str, at: Sequence[str], known: Mapping[str, str]) -> list[str]:
-    """All cells of a row; `known` says how its attention is computed."""
-    summary = standing.summary
-    line = summary.loc[row]
-    steps = score(summary, "steps", row, 0) if "steps" in summary else NOTHING
-    if steps != NOTHING and line["censored"]:
-        steps += f", {line['censored']:.0f} never"
-    return [
-        share(line["learned"]),
-        f"{line['tasks']:.0f}/{line['num_tasks']:.0f}",
-        score(summary, "reaches", row),
-        NOTHING if pd.isna(line["low"]) else f"{number(line['low'])} to {number(line['high'])}",
-        span(line["least"], line["most"]),
-        less_the_first(line),
-        *at,
-        steps,
-        products(line.get("multiplications", float("nan"))),
-        score(summary, "num_seeds", row, decimals=0),
-        known.get("path") or NOTHING,
-        known.get("keys") or NOTHING,
-    ]
+def _number(name: str, decimals: int = 2) -> Callable[[pd.Series], str]:
+    return lambda row: number(row[name], decimals)
 
 
 def share(value: float) -> str:
     return NOTHING if pd.isna(value) else f"{100 * value:.0f} %"
 
 
-def products(value: float) -> str:
+def _steps(row: pd.Series) -> str:
+    """The median, and how many trainings never got there."""
+    said = number(row.get("steps", float("nan")), 0)
+    never = row.get("censored", 0)
+    return f"{said}, {never:.0f} never" if said != NOTHING and never else said
+
+
+def _products(row: pd.Series) -> str:
+    value = row.get("multiplications", float("nan"))
     return NOTHING if pd.isna(value) else f"{value / 1e12:.2g}"
 
 
-def less_the_first(line: pd.Series) -> str:
+def less_the_first(row: pd.Series) -> str:
     """The difference, its interval, the number of tasks, and whether it survives the correction."""
-    if pd.isna(line["difference"]):
+    if pd.isna(row["difference"]):
         return NOTHING
-    said, tasks = number(line["difference"]), counted(int(line["common"]), "task")
-    if not pd.isna(line["p_holm"]):
-        said += f" ({number(line['difference_low'])} to {number(line['difference_high'])})"
-    return f"{said}, {tasks}{', differs' if line['p_holm'] < SIGNIFICANT else ''}"
+    said, tasks = number(row["difference"]), counted(int(row["common"]), "task")
+    if not pd.isna(row["p_holm"]):
+        said += f" ({number(row['difference_low'])} to {number(row['difference_high'])})"
+    return f"{said}, {tasks}{', differs' if row['p_holm'] < SIGNIFICANT else ''}"
 
 
-def _marks(standing: Ranked, row: str, as_trained: bool, own: bool) -> list[str]:
+def _marks(standing: Ranked, row: pd.Series, as_trained: bool, own: bool) -> list[str]:
     # An extension may lose what its training has learned.
     runs = standing.part.runs
-    tested = runs[(runs["row"] == row) & runs["in_distribution"].notna()]
+    tested = runs[(runs["row"] == row.name) & runs["in_distribution"].notna()]
     passes = tested.empty or bool(tested["passes"].any())
-    learned = standing.summary.loc[row, "learned"]
     trained = as_trained and not is_pretrained(standing.kind)
     failed = "did not learn" if trained else "fails at 1x"
-    said = {"yours": own, failed: learned == 0 if trained else not passes}
+    said = {"yours": own, failed: row["learned"] == 0 if trained else not passes}
     return [mark for mark, holds in said.items() if holds]
 
 
@@ -271,29 +266,157 @@ def learned_by_task(first: Ranked) -> Table:
     return Table.of(headings, rows)
 
 
-# -- one task --------------------------------------------------------------------------------------
+# -- each task by length ---------------------------------------------------------------------------
 
 SHORT = ("1x", "2x", "4x", "8x")
 """The lengths of a task that a terminal has room for."""
 
 
-def of_task(task: TaskRows, own: str = "") -> Table:
-    """Every row that was run on a task, class by class, with its score at each length."""
-    scores = [
-        Column(heading, heat=True, terminal=heading in SHORT) for heading in task.lengths.values()
-    ]
+def task_parts(measured: Measured, board: Board, usual: str, own: str = "") -> Iterator[Chapter]:
+    """A part a task, those of the board first: every row that was run on it, class by class, with
+    its score at each length. Headings of lengths that do not count are in brackets.
+    """
+    trained = measured.lengths.groupby(ROW[:2])["train_positions"].first()
+    lines = measured.by_length
+    found = dict(list(lines[lines["multiple"] >= 1].groupby(ROW[:2])))
+    for protocol, task in sorted(found, key=lambda key: (key[0], *board.place(key[1]))):
+        part = found[protocol, task]
+        tested = part.drop_duplicates("test_length").sort_values("test_length")
+        columns = tested[["test_length", "multiple", "aggregated"]]
+        lengths = {
+            int(n): f"{multiple:g}x" if counts else f"({multiple:g}x)"
+            for n, multiple, counts in columns.itertuples(index=False, name=None)
+        }
+        said = (
+            f"{part.iloc[0]['measure']}; trained on {trained[protocol, task]} positions, tested at "
+            f"n = {', '.join(map(str, lengths))}."
+        )
+        title = task if protocol == usual else f"{task}, {protocol}"
+        yield Chapter(title, [said, _of_task(part, lengths, own)], "task")
+
+
+def _of_task(part: pd.DataFrame, lengths: Mapping[int, str], own: str) -> Table:
     columns = [
         Column("method"),
         Column("reaches", REACHES.short),
-        *scores,
+        *(Column(each, heat=True, terminal=each in SHORT) for each in lengths.values()),
         Column("learned", LEARNED.short),
     ]
+    scores = part.pivot(index="row", columns="test_length", values="score")
     lines = []
-    for row, line in task.rows.iterrows():
+    for row, line in part.drop_duplicates("row").set_index("row").join(scores).iterrows():
         reach = Estimate(float(line["reaches"]), float(line["reaches_half_width_95"]))
         tested = int(line["seeds_at_1x"])
         learned = f"{int(line['learned'])}/{tested}" if tested else NOTHING
-        cells = [with_interval(reach), *(number(float(line[n])) for n in task.lengths), learned]
-        marks = ["yours"] * (row == own)
-        lines.append(Line(str(row), cells, marks, group=str(line["class"])))
+        cells = [with_interval(reach), *(number(float(line[n])) for n in lengths), learned]
+        lines.append(Line(str(row), cells, ["yours"] * (row == own), group=str(line["class"])))
     return Table(columns, lines)
+
+
+# -- what more context gives or takes, where tests ask for the same tokens throughout --------------
+
+MULTIPLES = (2.0, 8.0)
+SAME_TOKENS = (
+    "The same tokens are asked for at every length, and only what comes before them grows. "
+    "Differences are in nats a token, those of a length less those at 1x: above 0, more context "
+    "does harm. right is the share of these tokens that are predicted, and its difference. "
+    "Intervals are those of texts drawn again, 95 %."
+)
+
+
+def context_parts(measured: Measured) -> Iterator[Chapter]:
+    """A part for each protocol and task with such tests; the best at the longest comes first."""
+    for (protocol, task), mine in measured.by_text.groupby(["protocol", "task"]):
+        rows, longest = of_rows(mine, MULTIPLES), MULTIPLES[-1]
+        pairs = between(mine[mine["row"].isin(rows.index)], longest)
+        headings = ["method", "seeds", "nats at 1x", *(f"at {m:g}x" for m in MULTIPLES)]
+        headings += ["right at 1x", f"right at {longest:g}x"]
+        lines = [
+            Line(
+                str(name),
+                [
+                    f"{row['seeds']}",
+                    f"{row['nats']:.3f}",
+                    *(str(row[each]) for each in MULTIPLES),
+                    number(row["right"], 3),
+                    str(row["gained"]),
+                ],
+            )
+            for name, row in rows.iterrows()
+        ]
+        title = f"{task}: what more context gives or takes ({protocol})"
+        below = [_beside_the_first(title, pairs, list(rows.index))] if len(rows) > 1 else []
+        yield Chapter(title, [SAME_TOKENS, Table.of(headings, lines), *below])
+
+
+def _beside_the_first(title: str, pairs: pd.DataFrame, rows: list[str]) -> Chapter:
+    """What each row loses at the longest multiple more than the first of them."""
+    first, longest = rows[0], MULTIPLES[-1]
+    lines = {}
+    for pair in pairs.itertuples():
+        if first in (pair.one, pair.other):
+            sign, row = (-1, pair.other) if pair.one == first else (1, pair.one)
+            low, high = sorted((sign * pair.low, sign * pair.high))
+            said = str(Difference(sign * pair.mean, low, high, pair.p_holm))
+            lines[row] = Line(row, [said, number(pair.p_holm, 4)])
+    note = f"In nats a token at {longest:g}x. p is adjusted over all pairs of rows, by Holm."
+    shown = Table.of(["method", f"less {first}", "p"], [lines[row] for row in rows[1:]])
+    return Chapter(f"{title}: beside {first}", [note, shown])
+
+
+# -- chapters, which every format shows ------------------------------------------------------------
+
+
+def board_part(board: Board, first: Ranked) -> Chapter:
+    """What the board is, as it was written down, and what the rows of its first part learned."""
+    notes = [*fixed_before(board), *changes_of(board)]
+    return Chapter(f"Board {board.name}", [*notes, learned_by_task(first)])
+
+
+def fixed_before(board: Board) -> list[str]:
+    """What was fixed before the runs, a paragraph each."""
+    lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
+    return [
+        *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")),
+        f"Tests are at {lengths} of the positions of the longest training sequence. Definition "
+        f"{board.hash[:8]}, protocol {board.protocol}.",
+    ]
+
+
+def changes_of(board: Board) -> list[str]:
+    """What was mended after the first run."""
+    return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
+
+
+def ranked(
+    board: Board,
+    standing: Ranked,
+    measured: Measured,
+    own: str = "",
+    sketched: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Chapter:
+    """One part and class of a board: its rows, and those below the table; see `ranking`."""
+    part = standing.part
+    ends = "" if standing.longest == 8 else f"Areas end at {standing.longest:g}x."
+    about = " ".join([*part.rows.about.split(), ends]).strip()
+    notes = [about] if about else []
+    notes += [*_waiting(board, standing), *findings.answer(standing)]
+    return Chapter(part.title, [*notes, ranking(standing, measured, own, sketched)], "ranked")
+
+
+def with_tasks(shown: Chapter, standing: Ranked) -> Chapter:
+    """The same with the areas of each task, which a page draws as a map."""
+    if standing.fitted is None or len(standing.tasks) < 2:
+        return shown
+    said = "Areas of the trainings that learned; a dash where none has, or none was run."
+    below = Chapter(f"{shown.title}: task by task", [said, reaches(standing)])
+    return Chapter(shown.title, [*shown.blocks, below], shown.look)
+
+
+def _waiting(board: Board, standing: Ranked) -> Iterator[str]:
+    """What the section waits for, in sentences: tasks, and rows that have not been run."""
+    if lacks := standing.part.lacks(board):
+        yield lacks
+    if unrun := standing.part.unrun:
+        have = agreeing(unrun, "has", "have")
+        yield f"{counted(unrun, 'row')} that the board asks for {have} not been run."

@@ -231,6 +231,11 @@ class Board(DefinitionPart):
         """Every task, group by group."""
         return self.tasks or tuple(self.group_of)
 
+    def place(self, task: str) -> tuple[int, str]:
+        """To sort tasks by: those of the board in their order, then the others by name."""
+        tasks = self.all_tasks
+        return (tasks.index(task) if task in tasks else len(tasks)), task
+
     @property
     def group_of(self) -> dict[str, str]:
         """The group of each task."""
@@ -285,6 +290,13 @@ def load(name: str, folders: Sequence[Path] = ()) -> Board:
         found.get(name) or files("posbench.conf") / "board" / f"{name}.yaml"
     )
     return read(source.read_text(encoding="utf-8"), name)
+
+
+def board_of(folder: Path, name: str | None = None, own: Sequence[Path] = ()) -> Board:
+    """The board that a folder is judged by: the one named, the one it is called after, or main."""
+    if name is None:
+        name = folder.name if folder.name in names(own) else "main"
+    return load(name, own)
 
 
 def read(text: str, name: str) -> Board:

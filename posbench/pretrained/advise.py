@@ -37,9 +37,9 @@ from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.base.wording import counted, listed
 from posbench.boards import page_data
-from posbench.boards.generated import board_of
-from posbench.boards.measured import Measured, under_one_protocol
+from posbench.boards.measured import Measured
 from posbench.config import commands
+from posbench.config.board import board_of
 from posbench.config.building import build
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
@@ -148,8 +148,8 @@ class HostRows:
                 "clone of the repository has"
             )
         records = [each for each in files.records(folder) if each.method.encoding in HOSTS]
-        board = board_of(folder, None)
-        measured = Measured.of(tables.table(under_one_protocol(records, board)))
+        board = board_of(folder)
+        measured = Measured.of(records, board)
         found = {}
         for host in HOSTS:
             runs = measured.runs

@@ -22,9 +22,9 @@ import posbench
 from posbench.base.disk import write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import agreeing, counted
-from posbench.boards.by_length import by_length, lengths_frame, runs_frame
-from posbench.boards.generated import board_of, generate
-from posbench.boards.measured import Measured
+from posbench.boards.measured import Measured, lengths_frame, runs_frame
+from posbench.boards.page import generate
+from posbench.config.board import board_of
 from posbench.records import files, tables
 from posbench.records.record import Record
 from posbench.showing.table import pipes
@@ -49,13 +49,13 @@ def frames(found: Sequence[Record]) -> dict[str, pd.DataFrame]:
     chosen = tables.choices(found)
     chosen["chosen"] = [json.dumps(each, sort_keys=True) for each in chosen["chosen"]]
     cells = tables.table(found)
-    measured = Measured.of(cells)
+    measured = Measured.of(found)
     return {
         "cells": cells,
         "views": tables.views(found),
         "choices": chosen,
         "runs": runs_frame(measured),
-        "rows": lengths_frame(by_length(measured)),
+        "rows": lengths_frame(measured),
     }
 
 
@@ -220,7 +220,7 @@ def write_site(source: Path, folder: Path) -> list[Path]:
     with tempfile.TemporaryDirectory() as alone:
         if (about := source / "about.md").is_file():
             (Path(alone) / about.name).write_bytes(about.read_bytes())
-        made = generate(Path(alone), held.records, held.audits, board_of(source, None))
+        made = generate(Path(alone), held.records, held.audits, board_of(source))
     pages = {**made.pages, "README.md": SPACE}
     pages["index.html"] = pages.pop("leaderboard.html")
     for name, text in pages.items():

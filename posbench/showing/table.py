@@ -38,6 +38,24 @@ def with_interval(estimate: Estimate) -> str:
     return f"{number(estimate.mean)} ±{number(estimate.half_width)}"
 
 
+def span(low: float, high: float) -> str:
+    """An interval, as in ".10 to .60"; one number where both ends are the same, a dash for NaN."""
+    ends = [number(low), number(high)]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
+def bounds(row: pd.Series) -> str:
+    """What follows a number in a sentence, of its `low` and `high`: " (95 % .10 to .60)", or ""."""
+    return "" if np.isnan(row["low"]) else f" (95 % {span(row['low'], row['high'])})"
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The names without the pretrained model behind an @ that all of them have."""
+    if len({name.partition("@")[2] for name in names}) > 1:
+        return list(names)
+    return [name.partition("@")[0] for name in names]
+
+
 # -- all together ----------------------------------------------------------------------------------
 
 RULES = {"l": "---", "r": "---:"}

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -74,6 +76,31 @@ def difference(
     side = min((means <= 0).sum(), (means >= 0).sum())
     p = math.nan if math.isnan(low) else min(1.0, 2 * (side + 1) / (draws + 1))
     return Difference(float(values.sum() / tokens.sum()), float(low), float(high), p)
+
+
+def of_rows(by_text: pd.DataFrame, multiples: Sequence[float]) -> pd.DataFrame:
+    """A line for each row that was tested at 1x and at all of the multiples; the lowest loss at the
+    last comes first.
+
+    Columns: `seeds`; `nats` and `right`, a token at 1x; the `Difference` of each multiple, less 1x,
+    in nats; and `gained`, that of the share right at the last. `by_text` is as `sums` takes it.
+    """
+    lines: dict[str, dict[Any, Any]] = {}
+    for row, mine in by_text.groupby("row"):
+        first, *longer = (sums(mine, str(row), multiple) for multiple in (1.0, *multiples))
+        if any(each.empty for each in (first, *longer)):
+            continue
+        changes = [difference(each, first) for each in longer]
+        known = {name: first[name].sum(skipna=False) / first["tokens"].sum() for name in SUMS}
+        lines[str(row)] = {
+            "seeds": mine["seed"].nunique(),
+            **known,
+            **dict(zip(multiples, changes, strict=True)),
+            "gained": difference(longer[-1], first, "right"),
+        }
+    best = sorted(lines, key=lambda row: lines[row]["nats"] + lines[row][multiples[-1]].mean)
+    columns = ["seeds", *SUMS, *multiples, "gained"]
+    return pd.DataFrame([lines[row] for row in best], best, columns)
 
 
 def between(by_text: pd.DataFrame, multiple: float, what: str = "nats") -> pd.DataFrame:

@@ -9,17 +9,15 @@ import pandas as pd
 from making import changed, plain, record, save, view
 
 from posbench.boards import remarks as remarking
-from posbench.boards.by_length import by_length
 from posbench.boards.measured import Measured
-from posbench.records import tables
 from posbench.records.record import Record
 
 FILES = ("leaderboard.md", "leaderboard.html", "leaderboard.csv", "runs.csv")
 
 
 def lines(*found: Record) -> pd.DataFrame:
-    """Rows by test length, see `posbench.boards.by_length`."""
-    return by_length(Measured.of(tables.table(found)))
+    """Rows by test length, see `Measured.by_length`."""
+    return Measured.of(found).by_length
 
 
 def scores(*found: Record) -> dict[str, dict[float, float]]:
@@ -31,7 +29,7 @@ def scores(*found: Record) -> dict[str, dict[float, float]]:
 
 
 def remarks(*found: Record) -> str:
-    return "\n".join(remarking.remarks(list(found), tables.table(found)))
+    return "\n".join(remarking.remarks(Measured.of(found)))
 
 
 def seeds(method: str, accuracies: Iterable[dict[float, float]], **more: str) -> list[Record]:

@@ -37,7 +37,6 @@ class RowStanding:
     named: tuple[str, ...]  # of these the nearest, and those that the board refers to
     ranked: Ranked
     measured: Measured  # the runs of all its rows on these tasks
-    records: tuple[Record, ...]  # the same
 
     @property
     def kind(self) -> str:
@@ -108,7 +107,7 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
     mine = [_marked(record) for record in own] if taken else own
     row = mine[0].method.label
     records = [each for each in (*others, *mine) if each.task.label in tasks]
-    known = Measured.of(tables.table(records)).runs.dropna(subset="area")
+    known = Measured.of(records).runs.dropna(subset="area")
     has_all = known.groupby("row")["task"].nunique() == len(tasks)
     rows = set(has_all.index[has_all])
     if len(rows) < 2 or row not in rows:
@@ -116,8 +115,7 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
             f"the runs of {row} on {', '.join(tasks)} have not the lengths of the published ones, "
             "which areas are made of: evaluate it at those of the board"
         )
-    kept = tuple(each for each in records if each.method.label in rows)
-    measured = Measured.of(tables.table(kept))
+    measured = Measured.of([each for each in records if each.method.label in rows])
     runs = measured.runs.assign(learned=measured.runs["trained"], passes=measured.runs["learned"])
     runs = runs.sort_values("task", key=lambda names: names.map(tasks.index), kind="stable")
     references = set(board.references)
@@ -134,7 +132,6 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
         *_rivals(ranked, row, references),
         ranked,
         measured,
-        kept,
     )
 
 

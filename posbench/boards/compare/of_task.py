@@ -20,14 +20,13 @@ from posbench.boards.compare.subject import (
     refuse_several,
     some_of,
 )
-from posbench.boards.ranking import span
 from posbench.config.board import Board
 from posbench.config.folders import names
 from posbench.config.words import Word, is_file
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing.pages import Chapter, Items, Page
-from posbench.showing.table import NOTHING, Line, Table, number
+from posbench.showing.table import Line, Table, number, span
 from posbench.statistics import standings
 from posbench.statistics.aggregates import Estimate
 from posbench.statistics.correlation import rank_correlation
@@ -202,7 +201,7 @@ def table(found: TaskStanding) -> Table:
             f"{100 * line['learned']:.0f} %",
             number(line["at_1x"]),
             number(line["reaches"]),
-            NOTHING if pd.isna(line["low"]) else span(line["low"], line["high"]),
+            span(line["low"], line["high"]),
             number(found.known.get(row, float("nan"))),
         ]
         rows.append(Line(str(row), cells))

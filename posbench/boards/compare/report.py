@@ -8,20 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from posbench.base.disk import write_whole
 from posbench.base.wording import counted
-from posbench.boards.by_length import by_length
 from posbench.boards.compare.of_row import RowStanding
-from posbench.boards.page import Focus, document, ranked
+from posbench.boards.page import Focus, document
 from posbench.boards.page_data import sketches
-from posbench.boards.ranking import span
-from posbench.boards.tables import less_the_first, share
+from posbench.boards.tables import less_the_first, ranked, share
 from posbench.config.board import Board
 from posbench.records.record import Record
 from posbench.showing.pages import Chapter, Page
-from posbench.showing.table import NOTHING, Line, Table, number
+from posbench.showing.table import NOTHING, Line, Table, bounds, number, span
 from posbench.statistics.standings import SIGNIFICANT
 
 
@@ -56,8 +52,7 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
     if math.isnan(ours["reaches"]):
         yield "So how far it reaches is not known."
         return
-    bounds = "" if pd.isna(ours["low"]) else f" (95 % {span(ours['low'], ours['high'])})"
-    yield f"Of what it has learned it reaches {number(ours['reaches'])}{bounds}."
+    yield f"Of what it has learned it reaches {number(ours['reaches'])}{bounds(ours)}."
     yield place(found)
     sure = [str(row) for row in found.rivals.index[found.rivals["p_holm"] < SIGNIFICANT]]
     if len(found.rivals):
@@ -97,7 +92,7 @@ def numbers(found: RowStanding) -> Table:
     for row in found.rows:
         line = found.summary.loc[row]
         less = less_the_first(table.loc[row]) if row in table.index else NOTHING
-        interval = NOTHING if pd.isna(line["low"]) else span(line["low"], line["high"])
+        interval = span(line["low"], line["high"])
         tasks = f"{int(line['tasks'])}/{int(line['num_tasks'])}"
         cells = [share(line["learned"]), tasks, number(line["reaches"]), interval, less]
         rows.append(Line(row, cells, own=row == found.row, lacking=not line["placed"]))
@@ -125,9 +120,7 @@ def of_all(
         board,
         found.measured,
         [found.ranked],
-        found.records,
         [ranked(board, found.ranked, found.measured, found.row, sketched)],
-        by_length(found.measured),
         notes,
         focus=focus,
         folders=source.folders,
