@@ -279,7 +279,8 @@ def test_a_task_with_tests_below_the_training_length_alone_is_left_out(tmp_path:
     short = [record(name, {0.25: 1.0, 0.5: 0.9}, task="passkey") for name in NAMES]
     usual = [record(name, {1: 1.0, 2: 0.9}) for name in NAMES]
     made = generate(tmp_path, [*short, *usual])
-    assert "passkey" in made.pages["leaderboard.md"]
+    assert "passkey" not in made.pages["leaderboard.md"]
+    assert "passkey" in made.pages["leaderboard.csv"]
     assert "Nothing" not in made.pages["leaderboard.html"]
     assert generate(tmp_path, short).pages["leaderboard.html"]
 

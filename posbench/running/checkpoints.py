@@ -36,8 +36,7 @@ from posbench.running.log import Log
 from posbench.running.loggers.run_logger import StepMetrics
 from posbench.running.resuming import THREADS, Keeping, forget, loaded, remaining
 from posbench.running.scores import CHECKPOINTS
-from posbench.running.zoo import Training as Kept
-from posbench.running.zoo import Zoo, settings_hash, zoos
+from posbench.running.zoo import Kept, Zoo, settings_hash, zoos
 
 FINISHED, UNFINISHED = "training.json", "last.ckpt"
 """What a folder has of a training that is complete, and of one that was interrupted."""

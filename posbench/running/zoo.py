@@ -31,7 +31,7 @@ from posbench.running.log import Log
 SUFFIX = ".safetensors"
 
 
-class Training(Part):
+class Kept(Part):
     """What a zoo says of one training."""
 
     content: dict[str, Any]  # what the weights depend on
@@ -81,12 +81,12 @@ class Zoo:
         self.path = path
 
     @cached_property
-    def trainings(self) -> dict[str, Training]:
+    def trainings(self) -> dict[str, Kept]:
         """What there is, by its hash."""
         with reading(self.path), _whole(self.path) as file:
             said: Mapping[str, str] = file.metadata() or {}
         try:
-            found = {key: Training.model_validate_json(text) for key, text in said.items()}
+            found = {key: Kept.model_validate_json(text) for key, text in said.items()}
         except ValueError as error:
             raise Damaged(type(error).__name__) from None
         for key, training in found.items():
@@ -132,7 +132,7 @@ def zoos(place: str | Path) -> list[Zoo]:
     return [Zoo(path)] if path.is_file() else []
 
 
-def write(trainings: Mapping[str, tuple[Training, Mapping[str, torch.Tensor]]], path: Path) -> None:
+def write(trainings: Mapping[str, tuple[Kept, Mapping[str, torch.Tensor]]], path: Path) -> None:
     """Write a zoo, whole; the same trainings give the same bytes."""
     said: dict[str, str] = {}
     tensors: dict[str, torch.Tensor] = {}
@@ -144,11 +144,11 @@ def write(trainings: Mapping[str, tuple[Training, Mapping[str, torch.Tensor]]], 
     write_bytes(save(tensors, said), path)
 
 
-def usable(place: str | Path) -> dict[str, Training]:
+def usable(place: str | Path) -> dict[str, Kept]:
     """The trainings of all zoos there that need not be made again, by hash; a zoo that is damaged
     has none.
     """
-    found: dict[str, Training] = {}
+    found: dict[str, Kept] = {}
     for zoo in zoos(place):
         with suppress(Damaged):
             found |= {key: each for key, each in zoo.trainings.items() if each.usable}

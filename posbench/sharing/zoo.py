@@ -37,7 +37,7 @@ from posbench.records.files import LOCAL
 from posbench.running.checkpoints import CONTENT, FINISHED, WEIGHTS
 from posbench.running.resuming import loaded
 from posbench.running.scores import CHECKPOINTS
-from posbench.running.zoo import SUFFIX, Training, Zoo, write, zoos
+from posbench.running.zoo import SUFFIX, Kept, Zoo, write, zoos
 from posbench.sweeping.plan import plan
 from posbench.sweeping.requests import request
 
@@ -71,7 +71,7 @@ def _pack(chosen: argparse.Namespace) -> int:
     if chosen.target.suffix != SUFFIX:
         raise PosbenchError(f"{chosen.target} is no name of a zoo: let it end in {SUFFIX}")
     asked = _trainings_of(chosen.board)
-    found: dict[str, tuple[Training, dict[str, torch.Tensor]]] = {}
+    found: dict[str, tuple[Kept, dict[str, torch.Tensor]]] = {}
     for key in asked:
         folder = chosen.source / CHECKPOINTS / key
         if (folder / FINISHED).exists():
@@ -100,12 +100,12 @@ def _trainings_of(board: str) -> list[str]:
         return [key for run in runs.values() for key in run.training_hashes]
 
 
-def _finished(folder: Path) -> tuple[Training, dict[str, torch.Tensor]]:
+def _finished(folder: Path) -> tuple[Kept, dict[str, torch.Tensor]]:
     """A training that is complete; PosbenchError where it is damaged."""
     try:
         with reading(folder):
             content, log = (_json(folder / name) for name in (CONTENT, FINISHED))
-        said = Training.model_validate({"content": content, "log": log})
+        said = Kept.model_validate({"content": content, "log": log})
         return said, loaded(folder / WEIGHTS)
     except (Damaged, ValueError) as error:
         raise PosbenchError(
@@ -161,7 +161,7 @@ def _unpack(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _whole(zoo: Zoo) -> dict[str, Training]:
+def _whole(zoo: Zoo) -> dict[str, Kept]:
     try:
         return zoo.trainings
     except Damaged as error:
