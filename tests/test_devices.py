@@ -30,8 +30,8 @@ from posbench.core.transformer import Transformer
 from posbench.running.setup import Setup
 
 ENCODINGS, EXTENSIONS = own_names("encoding"), own_names("extension")
-HOSTS = ("rope", "learned", "alibi", "transformer_xl", *ENCODINGS)
-"""An extension is tried on the first that it can extend."""
+HOSTS = ("rope", "learned", "alibi", "transformer_xl", "rope model.loops=2", *ENCODINGS)
+"""An extension is tried on the first that it can extend. Settings may follow a name."""
 WAIT = {"xpos": "one number", "hyperbolic_hope": "all numbers"}
 """Encodings that ask a tensor for numbers in each forward pass, for which a GPU has to wait."""
 
@@ -46,7 +46,8 @@ def base() -> DictConfig:
 
 @functools.cache
 def run(encoding: str) -> Setup:
-    cfg = copy.deepcopy(base())
+    encoding, *settings = encoding.split()
+    cfg = OmegaConf.merge(copy.deepcopy(base()), OmegaConf.from_dotlist(settings))
     cfg.encoding = content("encoding", encoding)
     try:
         found = Setup(cfg, task())

@@ -38,6 +38,7 @@ from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.records import files
 from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, with_interval
+from posbench.statistics.aggregates import Estimate
 from posbench.statistics.likelihoods import of_board
 from posbench.statistics.standings import SIGNIFICANT
 
@@ -313,6 +314,34 @@ class Facts:
             rows.append((-found.log_likelihood, [name, gain, answered]))
         columns = ["extension", "gain, nats a token [95 %]", "answers in full"]
         return "\n".join(pipes(columns, [cells for _, cells in sorted(rows)]))
+
+    def added(self, board: str, model: str, extension: str) -> Estimate:
+        """The loss of an extension of a pretrained model less that of none, over texts."""
+        frame = self.frame(board)
+        mine = frame[frame["encoding"].str.startswith(model)]
+        loss = mine.pivot(index="seed", columns="extension", values="loss")
+        if extension not in loss:
+            raise PosbenchError(f"{board} has no record of {extension} on {model}")
+        return Estimate.over((loss[extension] - loss["direct"]).dropna())
+
+    def added_table(self, board: str, extensions: Sequence[str], factors: Sequence[int]) -> str:
+        """`added` by model and extension, with a column for each factor that is served."""
+        rows = []
+        for model in sorted(self.frame(board)["encoding"].unique()):
+            for name in extensions:
+                found = [self.added(board, model, f"{name}_served_{each}") for each in factors]
+                cells = [f"{number(each.mean, 3)} ±{number(each.half_width, 3)}" for each in found]
+                rows.append([code(model.rpartition("-")[0]), code(name), *cells])
+        return "\n".join(
+            pipes(["model", "extension", *(f"factor {each}" for each in factors)], rows)
+        )
+
+    def num_texts(self, board: str) -> str:
+        """How many texts each model read."""
+        counts = self.frame(board).groupby("encoding")["seed"].nunique()
+        return " and ".join(
+            f"{count} by {code(name.rpartition('-')[0])}" for name, count in counts.items()
+        )
 
     # -- sentences of other pages ------------------------------------------------------------------
 

@@ -88,7 +88,8 @@ def generate(
     standings = asked or standings_without_board(measured)
     parts = [ranked(board, each, measured) for each in standings]
     more = [*findings.contrast_parts(board, asked), *context_parts(measured)]
-    tasks = [] if asked else list(task_parts(measured, board, standings[0].part.protocol))
+    usual = standings[0].part.protocol if standings else ""
+    tasks = [] if asked else list(task_parts(measured, board, usual))
     drawn = opening.picture(asked[0], file="opening.svg") if asked else None
     text = Page(
         "posbench board",

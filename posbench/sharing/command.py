@@ -367,12 +367,12 @@ def _export(chosen: argparse.Namespace) -> int:
         raise PosbenchError("--to is missing: name the folder to write into, --to FOLDER")
     from posbench.sharing import dataset
 
-    found = files.records(chosen.source)
-    if not found:
+    held = files.read_folder(chosen.source).whole()
+    if not held.records:
         raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
     with writing_to(chosen.target):
-        dataset.write(found, chosen.target / "dataset")
-        dataset.write_site(chosen.source, chosen.target / "site")
+        dataset.write(held.records, chosen.target / "dataset")
+        dataset.write_site(held, chosen.source, chosen.target / "site")
     print(f"Written: {chosen.target}/dataset, for a dataset hub or Zenodo: push it as it is.")
     print(f"Written: {chosen.target}/site, for any static host: its page is index.html.")
     return 0

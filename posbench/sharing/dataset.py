@@ -210,13 +210,12 @@ The page is one file, which loads nothing. Written by `posbench records export`.
 """The card by which a hub serves the folder."""
 
 
-def write_site(source: Path, folder: Path) -> list[Path]:
-    """Write the board of a folder of records, and its tables.
+def write_site(held: files.Folder, source: Path, folder: Path) -> list[Path]:
+    """Write the board of the records that a folder holds, and its tables.
 
     It is made in a folder away from all others, so that it has no link to what is not pushed with
     it.
     """
-    held = files.read_folder(source).whole()
     with tempfile.TemporaryDirectory() as alone:
         if (about := source / "about.md").is_file():
             (Path(alone) / about.name).write_bytes(about.read_bytes())
