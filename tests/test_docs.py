@@ -173,6 +173,7 @@ def test_every_other_command_runs(tmp_path: Path) -> None:
             ended(command, ROOT if "--check" in command else tmp_path, *more)
 
 
+@pytest.mark.slow
 def test_commands_that_are_not_run_have_the_options_they_show() -> None:
     for command in SKIPPED:
         assert command in OF_POSBENCH, "and are there"

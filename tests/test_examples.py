@@ -94,6 +94,6 @@ def test_the_notebook_runs_cell_by_cell(
     assert len(space["runs"]) == 32, "two rows, two seeds, eight lengths"
     assert any(hasattr(each, "savefig") for each in found)
     path = tmp_path / "encoding/slow_decay.yaml"
-    assert compared == [[str(path), "--quick", "--board", "main"]] and path.exists()
+    assert compared == [[str(path), "--quick"]] and path.exists()
     out = capsys.readouterr().out
     assert "base=10000, layout='half'" in out and "step 10/20" not in out
