@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,15 @@ def test_torch_agrees_with_the_instruction_set_that_is_named() -> None:
     if capability not in by_torch or "ATEN_CPU_CAPABILITY" in os.environ:
         pytest.skip(f"torch says {capability}, which is no set of instructions that is named")
     assert provenance.cpu().split()[-1] in by_torch[capability]
+
+
+def test_the_commit_is_that_of_the_clone() -> None:
+    """The module is two folders below the root, where git has its own."""
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():
+        pytest.skip("this is no clone")
+    head = subprocess.run(
+        ("git", "rev-parse", "HEAD"), cwd=root, capture_output=True, text=True, check=True
+    )
+    found = provenance.commit()
+    assert found is not None and found.removesuffix("+") == head.stdout.strip()

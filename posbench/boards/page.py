@@ -139,7 +139,7 @@ def boards_beside(folder: Path) -> dict[str, str]:
 
 
 def about(folder: Path) -> tuple[list[str], list[str]]:
-    """What the folder's own about.md says, a paragraph each: it stands above the tables. Then, if
+    """What the folder's own about.md says, a paragraph each: it comes above the tables. Then, if
     it cannot be read, a sentence that says so.
     """
     path = folder / "about.md"

@@ -81,7 +81,7 @@ def known_hash(root: str, classes: frozenset[str]) -> str:
 
 def commit() -> str | None:
     """The commit of the source tree, with `+` where files differ from it; None without git."""
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
     try:

@@ -58,7 +58,7 @@ class HarnessModel(HFLM):
                 known = (*OWN, *TAKEN)
                 raise ConfigError(f"{name}: {known_names(known, HELP, closest(name, known))}")
         self.files = Files(Path(pretrained))
-        # The harness says cuda:0 where nothing is said, and itself falls back so.
+        # The harness gives cuda:0 where no device was named, and falls back in the same way.
         kind = torch.device(device).type
         kind = kind if getattr(torch, kind).is_available() else "cpu"
         model, tokenizer = self.files.load(dtype, kind)

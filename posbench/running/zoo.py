@@ -122,7 +122,7 @@ class _whole:
 def zoos(place: str | Path) -> list[Zoo]:
     """The zoo that a path names, or all in the folder that it names; none where nothing is there.
 
-    An empty place stands for none.
+    An empty place means none.
     """
     if not str(place):
         return []
