@@ -109,6 +109,30 @@ class SectionFacts:
             return "reaches less far than" if length is None else "scores lower than"
         return "is not shown to differ from"
 
+    def change(self, row: str, other: str, length: float | None = None) -> str:
+        """The same for a cell of a table; a star marks what has one sign in every seed."""
+        line = self._less(row, other, length)
+        star = "\\*" if self.agreed(row, other, length) else ""
+        return f"{number(line['difference'])}{bounds(line)}{star}"
+
+    def agreed(self, row: str, other: str, length: float | None = None) -> bool:
+        """Whether the difference has one sign in every seed, by its mean over tasks of a seed."""
+        measure = "area" if length is None else f"{length:g}x"
+        runs, _ = self.measured.with_scores(self.measured.runs, self.standing.longest)
+        runs = runs[runs["trained"] & runs["row"].isin([row, other])]
+        of, over = (
+            runs[runs["row"] == each].set_index(["task", "seed"])[measure] for each in (row, other)
+        )
+        by_seed = (of - over).dropna().groupby("seed").mean().round(9)
+        return bool((by_seed < 0).all() or (by_seed > 0).all())
+
+    def on_task(self, row: str, other: str, task: str, length: float) -> str:
+        """A row less another at a length of one task, in the mean of the seeds that learned it."""
+        fitted = self.standing.fitted
+        assert fitted is not None
+        cells = fitted.cell_means(f"{length:g}x")
+        return number(float(cells.loc[row, task] - cells.loc[other, task]))
+
     def cell(self, row: str, task: str) -> str:
         """How far a row reaches on one task; a dash where none of its trainings learned it."""
         self.of(row)
@@ -166,10 +190,11 @@ class SectionFacts:
         return self.standing.summary.rename(columns={"reaches": "number"})
 
     def _less(self, row: str, other: str, length: float | None) -> pd.Series:
-        self.of(row), self.of(other)
         fitted = self.standing.fitted
         if fitted is None:
             raise PosbenchError(f"no row of {self.standing.part.title} has learned a task")
+        for each in {row, other}.difference(fitted.rows):  # those of other sections are there too
+            self.of(each)
         measure = "area" if length is None else f"{length:g}x"
         line: pd.Series = fitted.differences(other, [row], measure).loc[row]
         return line

@@ -376,10 +376,10 @@ def board_part(board: Board, first: Ranked) -> Chapter:
 def fixed_before(board: Board) -> list[str]:
     """What was fixed before the runs, a paragraph each."""
     lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
+    tests = f"Tests are at {lengths} of the positions of the longest training sequence. "
     return [
         *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")),
-        f"Tests are at {lengths} of the positions of the longest training sequence. Definition "
-        f"{board.hash[:8]}, protocol {board.protocol}.",
+        f"{tests if lengths else ''}Definition {board.hash[:8]}, protocol {board.protocol}.",
     ]
 
 
