@@ -174,6 +174,19 @@ class SectionFacts:
         several = of[of["size"] > 1]
         return int(several["mean"].between(0, 1, inclusive="neither").sum()), len(several)
 
+    def by_share(self, method: str) -> dict[float, str]:
+        """The rows of a method by the share of the positions that its setting has, furthest first.
+
+        A row whose name has no setting has the method's default: the share that is left over.
+        """
+        share = re.compile(r"positions:([\d.]+)")
+        rows = [row for row in self.standing.known if row.partition(" (")[0] == method]
+        found = {row: float(of[1]) for row in rows if (of := share.search(row))}
+        asked = {float(each) for each in share.findall(" ".join(self.standing.part.rows.settings))}
+        if len(left := asked.difference(found.values())) != len(rows) - len(found) or len(left) > 1:
+            raise PosbenchError(f"{method} has not one row for each of {sorted(asked)}")
+        return {found[row] if row in found else min(left): row for row in rows}
+
     def table(self, rows: Sequence[str], columns: Sequence[str], first: str = "method") -> str:
         """Rows in Markdown; a column is one of the board, a task, a length such as "4x", or
         "less ROW".

@@ -24,7 +24,7 @@ from posbench.boards.page import Generated, generate
 from posbench.boards.ranking import Ranked
 from posbench.boards.tables import LEARNED, REACHES, latex
 from posbench.config import commands
-from posbench.config.board import Board, board_of
+from posbench.config.board import Board, board_of, load, names
 from posbench.config.compose import composing
 from posbench.config.exit_status import exit_status
 from posbench.records import files
@@ -141,10 +141,13 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
 
 
 def refuse_others(folder: Path, board: Board, found: Sequence[Record]) -> None:
-    """Refuse records that were made for another definition, if the folder is called after the
-    board: that is fixed before the runs.
+    """Refuse records of no definition that was fixed before the runs, if the folder is called after
+    the board. What another panel asked for counts: panels share rows, and none is run twice.
     """
     others = [record for record in found if record.definition not in board.hashes]
+    if others and folder.name == board.name:
+        fixed = {each for name in names() for each in load(name).hashes}
+        others = [record for record in others if record.definition not in fixed]
     if others and folder.name == board.name:
         of = others[0].definition[:8] or "none"
         raise PosbenchError(
