@@ -29,7 +29,7 @@ from posbench.config.compose import compose
 from posbench.config.folders import own_names
 from posbench.core.attention import Attention
 from posbench.records import files, tables
-from posbench.showing.table import NOTHING
+from posbench.showing.table import NOTHING, number
 
 ROOT = Path(__file__).parent.parent
 PAGES = {
@@ -469,3 +469,39 @@ def test_the_verb_between_two_rows_follows_the_interval(facts: answers.Facts) ->
     assert first.compared("rope", "fox") == "reaches less far than"
     assert first.compared("path", "fox") == "is not shown to differ from"
     assert first.cell("fox", "reverse") == NOTHING and first.cell("fox", "language") == ".99"
+
+
+@pytest.mark.slow
+def test_differences_between_sections_have_an_interval_and_the_sign_of_each_seed(
+    facts: answers.Facts,
+) -> None:
+    one = facts.section("served", "One scale")
+    runs, _ = one.measured.with_scores(one.measured.runs)
+    scores = runs[runs["trained"]].pivot_table(index=["task", "seed"], columns="row", values="1x")
+    for factor in (2, 4, 8):
+        for base in ("rope_ntk", "rope_pi", "rope_short_base+yarn"):
+            row = f"{base}_served_{factor}"
+            lost = (scores[row] - scores[base]).dropna()
+            by_seed = lost.groupby("seed").mean().round(9)
+            agreed = bool(by_seed.gt(0).all() or by_seed.lt(0).all())
+            assert one.agreed(row, base, 1) == agreed == one.change(row, base, 1).endswith("*")
+            mean = lost.groupby("task").mean().mean()
+            assert one.less(row, base, 1).startswith(number(float(mean)))
+    assert not one.agreed("rope_ntk_served_2", "rope_ntk", 1)  # one seed loses nothing
+    with pytest.raises(PosbenchError, match="no row rope_yarns"):
+        one.less("rope_yarns", "rope_yarn")
+
+
+@pytest.mark.slow
+def test_the_rows_of_a_method_are_found_by_the_share_of_positions_of_their_setting(
+    facts: answers.Facts,
+) -> None:
+    windows = facts.section("windows", "Windows")
+    found = windows.by_share("rope_short_base+self_extend")
+    assert sorted(found) == [0.05, 0.125, 0.25, 0.5]
+    assert found[0.25] == "rope_short_base+self_extend"  # the default, which has no setting
+    assert "0.125" in found[0.125]
+    reaches = [windows.of(row)["reaches"] for row in found.values()]
+    assert reaches == sorted(reaches, reverse=True)
+    with pytest.raises(PosbenchError, match="not one row for each"):
+        windows.by_share("rope_short_base+mesa")

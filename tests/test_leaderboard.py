@@ -13,7 +13,9 @@ import pytest
 from boards import FILES, a_board, contents
 from making import changed, record, save
 
+from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
+from posbench.config import board as definition
 from posbench.records import files, published
 
 
@@ -160,3 +162,18 @@ def test_without_records_of_ones_own_the_main_board_is_pointed_to(
     error = capsys.readouterr().err
     assert f"no records in {files.LOCAL}" in error
     assert f"posbench board {files.MAIN}" in error
+
+
+def test_a_board_takes_what_another_panel_asked_for_and_refuses_what_nobody_had_fixed(
+    tmp_path: Path,
+) -> None:
+    windows, served = definition.load("windows"), definition.load("served")
+    folder = tmp_path / "windows"
+    made = record("rope", {1: 1.0})
+    for hash in (windows.hash, served.hash):
+        leaderboard.refuse_others(folder, windows, [changed(made, {"definition": hash})])
+    for hash in ("", "0123456789abcdef"):
+        strange = changed(made, {"definition": hash})
+        with pytest.raises(PosbenchError, match=f"another definition.*{hash[:8] or 'none'}"):
+            leaderboard.refuse_others(folder, windows, [strange])
+        leaderboard.refuse_others(tmp_path / "mine", windows, [strange])
