@@ -405,17 +405,32 @@ def test_a_model_with_something_of_its_own_does_not_pass_for_itself() -> None:
 # -- what is refused -------------------------------------------------------------------------------
 
 
-def test_models_that_cannot_be_mounted_are_refused_with_the_reason() -> None:
-    gpt2 = transformers.GPT2Config(vocab_size=40, n_embd=32, n_layer=1, n_head=2)
-    bloom = transformers.BloomConfig(vocab_size=40, hidden_size=32, n_layer=1, n_head=2)
-    for net, reason in (
-        (model(transformers.GPT2LMHeadModel, gpt2), "has no rotary positions"),
-        (model(transformers.BloomForCausalLM, bloom), "attention in code of its own"),
-    ):
-        before = net.config._attn_implementation
-        with pytest.raises(CannotMount, match=reason):
-            mount(net)
-        assert net.config._attn_implementation == before
+TINY = {"vocab_size": 40, "n_embd": 32, "n_layer": 1, "n_head": 4, "rotary_dim": 8}
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "learned": ("GPT2", TINY, "GPT2LMHeadModel has no rotary positions"),
+    "ALiBi of BLOOM": ("Bloom", TINY | {"hidden_size": 32}, "attention in code of its own"),
+    "ALiBi of MPT": (
+        "Mpt",
+        {"vocab_size": 40, "d_model": 32, "n_layers": 1, "n_heads": 4},
+        "attention in code of its own",
+    ),
+    "ALiBi of Falcon": ("Falcon", SIZES | {"alibi": True}, "attention in code of its own"),
+    "RoPE of Falcon": ("Falcon", SIZES, "attention in code of its own"),
+    "RoPE of GPT-J": ("GPTJ", TINY, "attention in code of its own"),
+    "RoPE of CodeGen": ("CodeGen", TINY, "attention in code of its own"),
+}
+"""Positions of a model that is not mounted, its family and settings, and why it is not."""
+
+
+@pytest.mark.parametrize("positions", REFUSED)
+def test_models_that_cannot_be_mounted_are_refused_with_the_reason(positions: str) -> None:
+    name, settings, reason = REFUSED[positions]
+    config = getattr(transformers, f"{name}Config")(**settings)
+    net = transformers.AutoModelForCausalLM.from_config(config)
+    before = net.config._attn_implementation
+    with pytest.raises(CannotMount, match=reason):
+        mount(net)
+    assert net.config._attn_implementation == before
 
 
 MAMBA = {
