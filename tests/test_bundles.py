@@ -20,6 +20,8 @@ from posbench.records import files, lines, published
 from posbench.sharing import bundle
 from posbench.sharing.command import main as results_command
 
+ROOT = Path(__file__).parent.parent
+
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
@@ -321,6 +323,24 @@ def test_an_audit_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "audits.jsonl").write_text(json.dumps(audit) + "\n")
     (said,) = files.read_folder(tmp_path).unreadable
     assert "task: " in said and "cannot be the name of a file" in said
+
+
+def test_records_of_pretrained_models_are_neither_sent_nor_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bundle that was made before they were refused is packed here by its own function."""
+    served, path = ROOT / "results/pretrained_served", tmp_path / "served.tar.gz"
+    bundle.write(files.records(served), [], None, path)
+    assert bundle.unpack(path, tmp_path / "out").records
+    said = "a bundle has no weights, so nobody could repeat its records of gemma-3-270m-q4_k_m-"
+    for words in (
+        ["bundle", str(tmp_path / "x.tar.gz"), "--from", str(served)],
+        ["accept", str(path), "--to", str(tmp_path / "taken")],
+        ["accept", str(path), "--to", str(tmp_path / "taken"), "--run-code", "--write"],
+    ):
+        assert results_command(words) == 1
+        assert said in capsys.readouterr().err
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["out", "served.tar.gz"]
 
 
 def test_nothing_to_send_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,18 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from small_models import MODELS, PARTS, SIZES, TRAINED, WINDOW, family, llama, model, rope_types
+from small_models import (
+    MODELS,
+    PARTS,
+    SIZES,
+    TRAINED,
+    WINDOW,
+    family,
+    gemma3,
+    llama,
+    model,
+    rope_types,
+)
 from torch import Tensor
 
 from posbench.core.attention import Attention, Plan
@@ -26,6 +37,7 @@ from posbench.extensions.lm_infinite import LMInfinite
 from posbench.extensions.log_n import LogN
 from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
+from posbench.extensions.widen import Widen
 from posbench.extensions.yarn import YaRN
 from posbench.pretrained import reading
 from posbench.pretrained.forms import Call, mount, seen
@@ -268,6 +280,42 @@ def test_windows_within_the_training_length_are_left_alone() -> None:
         assert after.layers[1].frequencies.stretch == (1.5,) * 4
 
 
+@pytest.mark.parametrize(
+    ("extension", "n"), ((Widen(2.0), TRAINED), (Widen(2.0), LONG), (Widen(), 2 * TRAINED))
+)
+def test_widened_windows_are_those_of_a_model_made_with_them(extension: Widen, n: int) -> None:
+    tokens, wide = some_tokens(2, n), gemma3(window=2 * WINDOW)
+    native = logits(wide, tokens)
+    with mount(wide):
+        wanted = logits(wide, tokens)
+    with mounted_and_proved(gemma3()) as mounted:
+        narrow = logits(mounted.model, tokens)
+        mounted.extension = extension
+        ours = logits(mounted.model, tokens)
+    assert torch.equal(ours, wanted)
+    torch.testing.assert_close(ours, native, rtol=0, atol=1e-6 * float(native.abs().max()))
+    assert (ours - narrow).abs().max() > 1e-3 * narrow.abs().max()
+
+
+@pytest.mark.parametrize(("extension", "n"), ((Widen(1.0), LONG), (Widen(), TRAINED)))
+def test_windows_widened_by_one_change_nothing(extension: Widen, n: int) -> None:
+    tokens = some_tokens(2, n)
+    with mounted_and_proved(gemma3()) as mounted:
+        before = logits(mounted.model, tokens)
+        mounted.extension = extension
+        assert torch.equal(logits(mounted.model, tokens), before)
+
+
+def test_a_cache_that_has_dropped_keys_of_the_wider_window_is_refused() -> None:
+    """The model's own cache keeps the keys of the window that it was made with."""
+    tokens = some_tokens()
+    with mounted_and_proved(gemma3()) as mounted, mounted.at(LONG), torch.no_grad():
+        mounted.extension = Widen(2.0)
+        cache = mounted.model(input_ids=tokens[:, :30], use_cache=True).past_key_values
+        with pytest.raises(CannotMount, match="window of 6, and the extension widens it"):
+            mounted.model(input_ids=tokens[:, 30:31], past_key_values=cache)
+
+
 def test_keys_that_a_cache_has_dropped_are_missed() -> None:
     """A window that reaches beyond the training length is extended, and its keys are counted."""
     config = transformers.MistralConfig(
@@ -357,17 +405,32 @@ def test_a_model_with_something_of_its_own_does_not_pass_for_itself() -> None:
 # -- what is refused -------------------------------------------------------------------------------
 
 
-def test_models_that_cannot_be_mounted_are_refused_with_the_reason() -> None:
-    gpt2 = transformers.GPT2Config(vocab_size=40, n_embd=32, n_layer=1, n_head=2)
-    bloom = transformers.BloomConfig(vocab_size=40, hidden_size=32, n_layer=1, n_head=2)
-    for net, reason in (
-        (model(transformers.GPT2LMHeadModel, gpt2), "has no rotary positions"),
-        (model(transformers.BloomForCausalLM, bloom), "attention in code of its own"),
-    ):
-        before = net.config._attn_implementation
-        with pytest.raises(CannotMount, match=reason):
-            mount(net)
-        assert net.config._attn_implementation == before
+TINY = {"vocab_size": 40, "n_embd": 32, "n_layer": 1, "n_head": 4, "rotary_dim": 8}
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "learned": ("GPT2", TINY, "GPT2LMHeadModel has no rotary positions"),
+    "ALiBi of BLOOM": ("Bloom", TINY | {"hidden_size": 32}, "attention in code of its own"),
+    "ALiBi of MPT": (
+        "Mpt",
+        {"vocab_size": 40, "d_model": 32, "n_layers": 1, "n_heads": 4},
+        "attention in code of its own",
+    ),
+    "ALiBi of Falcon": ("Falcon", SIZES | {"alibi": True}, "attention in code of its own"),
+    "RoPE of Falcon": ("Falcon", SIZES, "attention in code of its own"),
+    "RoPE of GPT-J": ("GPTJ", TINY, "attention in code of its own"),
+    "RoPE of CodeGen": ("CodeGen", TINY, "attention in code of its own"),
+}
+"""Positions of a model that is not mounted, its family and settings, and why it is not."""
+
+
+@pytest.mark.parametrize("positions", REFUSED)
+def test_models_that_cannot_be_mounted_are_refused_with_the_reason(positions: str) -> None:
+    name, settings, reason = REFUSED[positions]
+    config = getattr(transformers, f"{name}Config")(**settings)
+    net = transformers.AutoModelForCausalLM.from_config(config)
+    before = net.config._attn_implementation
+    with pytest.raises(CannotMount, match=reason):
+        mount(net)
+    assert net.config._attn_implementation == before
 
 
 MAMBA = {

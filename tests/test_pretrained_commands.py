@@ -13,6 +13,7 @@ import torch
 from scipy import stats
 from small_models import characters, gemma3, llama
 
+from posbench.base.errors import ConfigError
 from posbench.extensions.direct import Direct
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
@@ -259,6 +260,8 @@ def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
 
 
 def test_a_model_that_answers_nothing_at_1x_is_told(hosts: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="has no records: measure the model first"):
+        list(advice(hosts, record=ROOT / "docs").record_lines())
     [said] = advice(hosts, record=ROOT / "results" / "pretrained").record_lines()
     assert said.startswith("At 1x the model answers") and "0%" not in said
 
@@ -349,6 +352,7 @@ def test_reach_answers_on_the_command_line(
         "task=passkye": "task=passkye: did you mean passkey?",
         "extension=yarm": "extension=yarm is unknown: did you mean yarn?",
         "extension=yarn_fine_tuned": "trains further",
+        "questions=20": "the trained length, and a text with 20 questions needs",
         "hold=2": "hold must be less than or equal to 1",
         "longest=.5": "longest must be greater than or equal to 1",
     }

@@ -349,7 +349,10 @@ class Advice:
             return
         found = list(files.records(self.settings.record))
         if not found:
-            raise ConfigError(f"record={self.settings.record} has no records")
+            raise ConfigError(
+                f"record={self.settings.record} has no records: measure the model first, posbench "
+                f"pretrained model=FOLDER results_dir={self.settings.record}, or leave record out"
+            )
         frame = tables.table(found)
         at = frame[(frame["multiple"] == 1) & (frame["extension"] == "direct")]
         if at.empty:

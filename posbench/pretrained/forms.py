@@ -73,8 +73,8 @@ def mount(model: PreTrainedModel, train_positions: int | None = None) -> Mounted
     model_name = type(model).__name__
     if not model._can_set_attn_implementation():
         raise CannotMount(
-            f"{model_name} computes attention in code of its own: choose a model that goes through "
-            "the attention interface of transformers"
+            f"{model_name} computes attention in code of its own, where nothing can be exchanged: "
+            "choose a model that goes through the attention interface of transformers"
         )
     config = model.config.get_text_config()
     positions = train_positions or getattr(config, "max_position_embeddings", None)

@@ -218,6 +218,7 @@ def abilities_of(
     settings: ReachSettings, tokenizer: Any, mounted: Mounted, extension: Extension, longest: int
 ) -> list[Ability]:
     """Those that are asked for; ConfigError where one cannot be measured up to the longest."""
+    from posbench.pretrained.command import refuse_tokenizer
     from posbench.pretrained.continuing import pieces
     from posbench.pretrained.measuring import Answering, Perplexity
     from posbench.pretrained.text_tasks import TASKS
@@ -239,11 +240,25 @@ def abilities_of(
             )
         elif name in TASKS:
             asking = Answering(name, TASKS[name], pieces(tokenizer), settings.questions)
+            refuse_tokenizer(asking)
+            _refuse_many(asking, mounted.train_positions)
             found.append(ShareAnswered(asking, mounted, extension, settings.texts))
         else:
             known = {**TASKS, LOSS: None}
             raise ConfigError(f"task={name}: {known_names(known, HELP, closest(name, known))}")
     return found
+
+
+def _refuse_many(asking: Answering, trained: int) -> None:
+    """ConfigError where the questions do not fit into the trained length, the first measured."""
+    try:
+        asking.text(trained, 0)
+    except ConfigError as error:
+        needed, _, _ = str(error).partition(":")
+        raise ConfigError(
+            f"task={asking.name} begins at the trained length, and {needed}: give fewer, as "
+            "questions=2"
+        ) from None
 
 
 # -- the length ------------------------------------------------------------------------------------

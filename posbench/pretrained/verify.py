@@ -72,7 +72,10 @@ def _mapping(value: Any) -> Any:
     try:
         found = json.loads(value) if isinstance(value, str) else value
     except ValueError as error:
-        raise ConfigError(f"rope_parameters={value} is no JSON ({error})") from None
+        raise ConfigError(
+            f"rope_parameters={value} is no JSON ({error}): write it in quotes, as "
+            """'rope_parameters={"rope_type": "yarn", "factor": 4}'"""
+        ) from None
     if not isinstance(found, dict) or not found:
         raise ConfigError(
             f'rope_parameters={value} is no JSON object: write {{"rope_type": "yarn", "factor": 4}}'

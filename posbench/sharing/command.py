@@ -30,6 +30,7 @@ from posbench.records import files, published, tables
 from posbench.records.files import LOCAL, leaderboard_command
 from posbench.records.record import MEANINGLESS, Record
 from posbench.sharing import bundle
+from posbench.statistics.aggregates import is_pretrained
 
 CONTRIBUTED = Path("results/contributed")
 """Where records that others have sent go."""
@@ -156,6 +157,7 @@ def _bundle(chosen: argparse.Namespace) -> int:
         raise _no_record(chosen, chosen.source, held.records)
     if chosen.protocol == "*":
         found = _with_meaning(found)
+    _refuse_pretrained(found)
     if chosen.target.is_dir():
         raise PosbenchError(f"{chosen.target} is a folder: name a file, as mine.tar.gz")
     made = bundle.write(found, held.audits, _own_folder(chosen.config_dir), chosen.target)
@@ -192,6 +194,15 @@ def _with_meaning(found: list[Record]) -> list[Record]:
     if left_out := len(found) - len(kept):
         print(f"Left out: {counted(left_out, 'record')} of {names}, whose numbers mean nothing.")
     return kept
+
+
+def _refuse_pretrained(found: Sequence[Record]) -> None:
+    """PosbenchError for records that nobody can repeat from a bundle, and so nobody can accept."""
+    if models := sorted({r.method.encoding for r in found if is_pretrained(r.method_class)}):
+        raise PosbenchError(
+            f"a bundle has no weights, so nobody could repeat its records of {' and '.join(models)}"
+            ": a folder made by `posbench records publish --to FOLDER` can be sent in its place"
+        )
 
 
 def _own_folder(given: Sequence[Path]) -> Path | None:
@@ -232,6 +243,7 @@ def _add_accept(command: argparse.ArgumentParser) -> None:
 def _accept(chosen: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         found = bundle.unpack(chosen.bundle, Path(temporary))
+        _refuse_pretrained(found.records)
         for line in bundle.added(found.records, chosen.target):
             print(line)
         own = [found.own] if found.own else []

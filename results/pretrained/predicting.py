@@ -100,14 +100,9 @@ def predictions(
     default settings; of the board, those of a host under a protocol.
 
     Lengths and tasks with fewer than three extensions in common are left out. Raises
-    `PosbenchError` if `large` holds several models or protocols, or either side several versions
-    of one run, which cannot be compared.
+    `PosbenchError` if either side holds several versions of one run, which cannot be compared.
     """
     usual = large[(large["method_class"] == PRETRAINED) & (large["changed"] == "")]
-    for column in ("encoding", "protocol"):
-        if usual[column].nunique() > 1:
-            names = ", ".join(sorted(usual[column].unique()))
-            raise PosbenchError(f"there are records of {names}: give those of one {column}")
     hosted = small[small["protocol"] == protocol]
     hosted = hosted[(hosted["encoding"] == host) & (hosted["changed"] == "")]
     hosted = hosted[(hosted["method_class"] == ZERO_SHOT) & ~hosted["task_changed"]]
@@ -128,6 +123,22 @@ def predictions(
         if len(both) >= FEWEST and all(len(each) for each in whole):
             found.append(Prediction.of(str(task), float(multiple), *whole))
     return found
+
+
+def refuse_several(large: pd.DataFrame, folder: Path) -> None:
+    """PosbenchError if a folder has several pretrained models or protocols."""
+    of_models = large[large["method_class"] == PRETRAINED]
+    for column, what, option in (
+        ("encoding", "models", "--method '*@{}'"),
+        ("protocol", "protocols", "--protocol {}"),
+    ):
+        names = sorted(of_models[column].unique())
+        if len(names) > 1:
+            raise PosbenchError(
+                f"{folder} has records of the {what} {' and '.join(names)}, and a page is of one: "
+                f"put those of one into a folder, posbench records publish --from {folder} "
+                f"--to FOLDER {option.format(names[0])}"
+            )
 
 
 def markdown(found: Sequence[Prediction], host: str, protocol: str) -> str:
@@ -193,6 +204,7 @@ def main(arguments: list[str] | None = None) -> int:
         large, small = (
             tables.table(files.records(folder)) for folder in (chosen.large, chosen.small)
         )
+        refuse_several(large, chosen.large)
         found = predictions(large, small, chosen.host, chosen.protocol)
         return markdown(found, chosen.host, chosen.protocol)
 

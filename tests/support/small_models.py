@@ -149,14 +149,16 @@ def qwen3(rope: dict[str, Any] | None = None, positions: int = TRAINED) -> Any:
     return model(Qwen3ForCausalLM, config)
 
 
-def gemma3(rope: dict[str, Any] | None = None, positions: int = TRAINED) -> Any:
+def gemma3(
+    rope: dict[str, Any] | None = None, positions: int = TRAINED, window: int = WINDOW
+) -> Any:
     """Layers of two kinds: a window with a rotation of its own, and all keys."""
     config = Gemma3TextConfig(
         **SIZES,
         num_key_value_heads=2,
         head_dim=8,
         query_pre_attn_scalar=16,
-        sliding_window=WINDOW,
+        sliding_window=window,
         layer_types=["sliding_attention", "full_attention"],
         max_position_embeddings=positions,
         rope_parameters={
