@@ -56,7 +56,7 @@ def draw(probe: Probe) -> str:
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.9, 1, 1))
         _curves(left, probe)
         _map(figure, middle, scores, f"{probe.quantity}, head 1", "RdBu_r")
-        _map(figure, right, weights, "attention / uniform attention, head 1", "viridis")
+        _map(figure, right, weights, "attention / uniform, head 1", "viridis")
         return svg_text(figure)
 
 
@@ -240,15 +240,15 @@ def page(entries: list[Entry]) -> str:
 
 READING = (
     "Every method: its formula and source, what it declares, and a picture of one untrained layer. "
-    "All tokens ask for and offer the same, so that only position matters: the curves show the "
-    "score of a key at each distance from the last query (for encodings added to the embeddings "
-    "the product of two of them), the maps the same for all pairs, and the attention that comes of "
-    f"it. An extension is shown at {STRETCH} times the training length."
+    "All queries are equal, and so are all keys, so only position matters. The curves show the "
+    "score of a key at each distance from the last query. For encodings that are added to the "
+    "embeddings they show the product of two encodings. The maps show the score of all pairs, and "
+    f"the attention that follows. An extension is shown at {STRETCH} times the training length."
 )
 STYLE_OF_PAGE = """
 section { border-top: 1px solid var(--line); padding-top: .4rem; margin-top: 2.2rem; }
 figure svg { min-width: 44rem; max-width: 66rem; }
-"""  # noqa: E501
+"""
 
 
 def _part(entry: Entry) -> Chapter:

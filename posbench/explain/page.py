@@ -251,10 +251,10 @@ def html(explained: Sequence[Explained]) -> str:
 
 
 READING = (
-    "The first curves are of all sequences that the run was tested on; all else is of {samples} of "
-    "them a length. Attention and logits are means over the tokens that are asked for. They say "
-    "what changes together, not what causes what; the score without a head does say what the model "
-    "needs that head for."
+    "The first curves use all sequences that the run was tested on, and all else uses {samples} a "
+    "length. Attention and logits are means over the tokens that are asked for. They show what "
+    "changes together, not what causes what. The score without a head shows how much the model "
+    "needs it."
 )
 STYLE_OF_PAGE = """
 #tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 0 2rem; }
@@ -266,9 +266,11 @@ main > figure svg { min-width: 44rem; max-width: 66rem; }
 
 
 def _part(each: Explained) -> Chapter:
-    where = "Token accuracy by length and by where in the prompt the source is."
-    depths: list[Block] = [where, Picture(in_colours_of_page(each.depths))] if each.depths else []
-    blocks: list[Block] = [Items(each.sentences), each.table, Picture(in_colours_of_page(each.heads)), *depths]
+    blocks: list[Block] = [Items(each.sentences), each.table]
+    blocks.append(Picture(in_colours_of_page(each.heads)))
+    if each.depths:
+        blocks.append("Token accuracy by length and by where in the prompt the source is.")
+        blocks.append(Picture(in_colours_of_page(each.depths)))
     return Chapter(each.label, [*blocks, Markdown(code(each.command))])
 
 
