@@ -391,7 +391,7 @@ function compare() {
     el("div", { class: "small-multiples" }, ...tasks.map(task => el("figure", {}, el("figcaption", {}, taskName(task)),
       chart(rows.map((row, look) => ({ label: names[look], look, points: curveOf(task, row) })), { small: true, label: taskName(task) }),
       ...rows.map((row, look) => seedDots(task, row, look))))),
-    offer(table, names.join(" ")), el("div", { class: "scroll" }, table));
+    offer(table, names.join(" ")), el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "areas task by task" }, table));
   box.showModal();
 }
 

@@ -40,7 +40,7 @@ from posbench.core.encoding import PositionEncoding, Wrapper
 from posbench.core.extension import Extension, ExtensionWrapper
 from posbench.explain.probe import MAP, STRETCH, Probe
 from posbench.running.setup import Setup
-from posbench.showing.figures import COLOURS, STYLE, svg_text
+from posbench.showing.figures import COLOURS, STYLE, in_colours_of_page, svg_text
 from posbench.showing.pages import Block, Chapter, Description, Page, Picture, Terms, described
 from posbench.showing.table import Column, Line, Markdown, Table
 
@@ -51,12 +51,12 @@ def draw(probe: Probe) -> str:
     """The curves, the map of the same and the map of attention side by side, as SVG text."""
     hidden = np.triu(np.ones((MAP, MAP), bool), 1)
     scores, weights = (np.where(hidden, np.nan, each) for each in (probe.map, probe.weights))
-    with style.context(["default", STYLE | {"font.size": 8}]):
-        figure = Figure(figsize=(10.5, 2.75), layout="constrained")
+    with style.context(["default", STYLE | {"font.size": 9}]):
+        figure = Figure(figsize=(9.2, 2.9), layout="constrained")
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.9, 1, 1))
         _curves(left, probe)
         _map(figure, middle, scores, f"{probe.quantity}, head 1", "RdBu_r")
-        _map(figure, right, weights, "attention / uniform attention, head 1", "viridis")
+        _map(figure, right, weights, "attention / uniform, head 1", "viridis")
         return svg_text(figure)
 
 
@@ -68,12 +68,12 @@ def _curves(axes: Axes, probe: Probe) -> None:
     end = probe.run.train_positions - 1
     axes.axvline(end, color="0.6", linewidth=0.8, linestyle=":")
     above = axes.get_xaxis_transform()
-    axes.text(end, 1.01, "training ends", fontsize=6.5, color="0.4", transform=above)
+    axes.text(end, 1.01, "training ends", fontsize=8, color="0.4", transform=above)
     axes.set_xlabel("distance, tokens")
     axes.set_ylabel(probe.quantity)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=6.5, ncols=2)
+    axes.legend(frameon=False, fontsize=8, ncols=2)
 
 
 def _map(figure: Figure, axes: Axes, values: np.ndarray, title: str, colours: str) -> None:
@@ -81,7 +81,7 @@ def _map(figure: Figure, axes: Axes, values: np.ndarray, title: str, colours: st
     if high - low < 1e-9:  # constant: show the middle of the scale, not rounding noise
         low, high = low - 1, high + 1
     picture = axes.imshow(values, cmap=colours, norm=Normalize(low, high), interpolation="none")
-    axes.set_title(title, fontsize=8)
+    axes.set_title(title, fontsize=9)
     axes.set_xlabel("key")
     axes.set_ylabel("query")
     figure.colorbar(picture, ax=axes, shrink=0.85)
@@ -240,19 +240,19 @@ def page(entries: list[Entry]) -> str:
 
 READING = (
     "Every method: its formula and source, what it declares, and a picture of one untrained layer. "
-    "All tokens ask for and offer the same, so that only position matters: the curves show the "
-    "score of a key at each distance from the last query (for encodings added to the embeddings "
-    "the product of two of them), the maps the same for all pairs, and the attention that comes of "
-    f"it. An extension is shown at {STRETCH} times the training length."
+    "All queries are equal, and so are all keys, so only position matters. The curves show the "
+    "score of a key at each distance from the last query. For encodings that are added to the "
+    "embeddings they show the product of two encodings. The maps show the score of all pairs, and "
+    f"the attention that follows. An extension is shown at {STRETCH} times the training length."
 )
 STYLE_OF_PAGE = """
 section { border-top: 1px solid var(--line); padding-top: .4rem; margin-top: 2.2rem; }
-figure svg { display: block; width: 100%; min-width: 44rem; max-width: 66rem; height: auto; background: #fff; border-radius: 4px; }
-"""  # noqa: E501
+figure svg { min-width: 44rem; max-width: 66rem; }
+"""
 
 
 def _part(entry: Entry) -> Chapter:
-    pictured: list[Block] = [Picture(entry.picture), Terms(entry.properties)]
+    pictured: list[Block] = [Picture(in_colours_of_page(entry.picture)), Terms(entry.properties)]
     return Chapter(entry.method, [entry.settings or "no settings", *entry.descriptions, *pictured])
 
 

@@ -21,6 +21,7 @@ from posbench.showing.figures import (
     MARKERS,
     STYLE,
     PlottedCurve,
+    in_colours_of_page,
     plain_ticks,
     score_by_length,
     svg_text,
@@ -126,7 +127,7 @@ PANELS = {
 def of_heads(inside: Inside, name: str) -> str:
     """Four panels: a curve a head, layers by colour, heads by dash."""
     with style.context(["default", STYLE]):
-        figure = Figure(figsize=(9, 6.4), layout="constrained")
+        figure = Figure(figsize=(6.6, 6), layout="constrained")
         panels = figure.subplots(2, 2)
         for axes, (column, panel) in zip(panels.flat, PANELS.items(), strict=True):
             for (layer, head), part in inside.heads.groupby(["layer", "head"]):
@@ -136,7 +137,7 @@ def of_heads(inside: Inside, name: str) -> str:
                 axes.plot(scores.index, scores, color="0.4", linewidth=1, label="with all")
             _dress(axes, list(inside.lengths.index), panel)
         handles, labels = panels.flat[3].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
         return svg_text(figure)
 
 
@@ -243,30 +244,33 @@ def html(explained: Sequence[Explained]) -> str:
         [_part(each) for each in explained],
         [Markdown("Made by `posbench explain` from a checkpoint of each run.")],
         lead=[READING.format(samples=explained[0].inside.samples)],
-        picture=Picture(picture),
+        picture=Picture(in_colours_of_page(picture)),
         style=STYLE_OF_PAGE,
     )
     return page.html()
 
 
 READING = (
-    "The first curves are of all sequences that the run was tested on; all else is of {samples} of "
-    "them a length. Attention and logits are means over the tokens that are asked for. They say "
-    "what changes together, not what causes what; the score without a head does say what the model "
-    "needs that head for."
+    "The first curves use all sequences that the run was tested on, and all else uses {samples} a "
+    "length. Attention and logits are means over the tokens that are asked for. They show what "
+    "changes together, not what causes what. The score without a head shows how much the model "
+    "needs it."
 )
 STYLE_OF_PAGE = """
 #tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 0 2rem; }
 h2 { border-top: 1px solid var(--line); padding-top: 1rem; }
 figure { margin: 1rem 0; }
-figure svg { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
+figure svg { min-width: 30rem; max-width: 48rem; }
+main > figure svg { min-width: 44rem; max-width: 66rem; }
 """  # noqa: E501
 
 
 def _part(each: Explained) -> Chapter:
-    where = "Token accuracy by length and by where in the prompt the source is."
-    depths: list[Block] = [where, Picture(each.depths)] if each.depths else []
-    blocks: list[Block] = [Items(each.sentences), each.table, Picture(each.heads), *depths]
+    blocks: list[Block] = [Items(each.sentences), each.table]
+    blocks.append(Picture(in_colours_of_page(each.heads)))
+    if each.depths:
+        blocks.append("Token accuracy by length and by where in the prompt the source is.")
+        blocks.append(Picture(in_colours_of_page(each.depths)))
     return Chapter(each.label, [*blocks, Markdown(code(each.command))])
 
 

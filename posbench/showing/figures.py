@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,6 +67,26 @@ def svg_text(figure: Figure) -> str:
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return out.getvalue()[out.getvalue().index("<svg") :]
+
+
+OF_A_PAGE = {
+    "#ffffff": "var(--page)",
+    "#000000": "var(--ink)",
+    "#666666": "var(--soft)",
+    "#999999": "var(--soft)",
+    "#b0b0b0": "var(--line)",
+    "#cccccc": "var(--line)",
+    **{colour: f"var(--c{place})" for place, colour in enumerate(COLOURS[:8])},
+}
+"""The colours of a figure, and those of `page.css` for them, which are light or dark."""
+
+
+def in_colours_of_page(svg: str) -> str:
+    """The text of an SVG for a page, which draws it light or dark as its reader asks.
+
+    A file by itself keeps its own colours, since programs other than browsers know no variables.
+    """
+    return re.sub(r"#[0-9a-f]{6}\b", lambda match: OF_A_PAGE.get(match[0], match[0]), svg)
 
 
 def in_both(figure: Figure) -> dict[str, bytes]:
