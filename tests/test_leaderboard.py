@@ -169,11 +169,21 @@ def test_a_board_takes_what_another_panel_asked_for_and_refuses_what_nobody_had_
 ) -> None:
     windows, served = definition.load("windows"), definition.load("served")
     folder = tmp_path / "windows"
-    made = record("rope", {1: 1.0})
-    for hash in (windows.hash, served.hash):
-        leaderboard.refuse_others(folder, windows, [changed(made, {"definition": hash})])
-    for hash in ("", "0123456789abcdef"):
-        strange = changed(made, {"definition": hash})
+    made, other = (
+        record("rope_short_base", None, 20, "learned", "language", extension=extension)
+        for extension in ("direct", "pi")
+    )
+    own = [changed(each, {"definition": windows.hash}) for each in (made, record("rope"))]
+    leaderboard.refuse_others(folder, windows, own)
+    leaderboard.refuse_others(folder, windows, [changed(made, {"definition": served.hash})])
+    unasked = [changed(each, {"definition": served.hash, "seed": 22}) for each in (made, other)]
+    unasked.append(changed(other, {"definition": served.hash}))
+    for strange in (
+        *unasked,
+        changed(made, {"definition": ""}),
+        changed(made, {"definition": "0123456789abcdef"}),
+    ):
+        hash = strange.definition
         with pytest.raises(PosbenchError, match=f"another definition.*{hash[:8] or 'none'}"):
             leaderboard.refuse_others(folder, windows, [strange])
         leaderboard.refuse_others(tmp_path / "mine", windows, [strange])

@@ -20,11 +20,13 @@ from posbench.base.disk import read_bytes
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
 from posbench.boards import findings
+from posbench.boards.measured import under_one_protocol
 from posbench.boards.page import Generated, generate
 from posbench.boards.ranking import Ranked
 from posbench.boards.tables import LEARNED, REACHES, latex
 from posbench.config import commands
 from posbench.config.board import Board, board_of, load, names
+from posbench.config.board_rows import pairs
 from posbench.config.compose import composing
 from posbench.config.exit_status import exit_status
 from posbench.records import files
@@ -141,20 +143,40 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
 
 
 def refuse_others(folder: Path, board: Board, found: Sequence[Record]) -> None:
-    """Refuse records of no definition that was fixed before the runs, if the folder is called after
-    the board. What another panel asked for counts: panels share rows, and none is run twice.
+    """Refuse what was not asked for before it was run, if the folder is called after the board.
+
+    What another panel asked for counts where this one asks for it too: panels share rows, and none
+    is run twice.
     """
+    if folder.name != board.name:
+        return
     others = [record for record in found if record.definition not in board.hashes]
-    if others and folder.name == board.name:
-        fixed = {each for name in names() for each in load(name).hashes}
-        others = [record for record in others if record.definition not in fixed]
-    if others and folder.name == board.name:
-        of = others[0].definition[:8] or "none"
+    fixed = {each for name in names() for each in load(name).hashes} if others else set()
+    strange = [record for record in others if record.definition not in fixed]
+    if strange := strange or _unasked(board, others):
+        of = strange[0].definition[:8] or "none"
         raise PosbenchError(
-            f"{len(others)} of {len(found)} records in {folder} were made for another definition "
+            f"{len(strange)} of {len(found)} records in {folder} were made for another definition "
             f"({of}, not {board.hash[:8]}): board {board.name} takes no runs that it did not ask "
             "for; repeat them, or keep them in another folder"
         )
+
+
+def _unasked(board: Board, others: Sequence[Record]) -> list[Record]:
+    """Records of other panels that no part of this board asks for. Experiments have tasks of their
+    own, so a board with some takes all.
+    """
+    if not others or any(rows.experiments for rows in board.parts.values()):
+        return []
+    asked = {
+        (*pair, seed, task)
+        for rows in board.parts.values()
+        for pair in pairs(rows)
+        for seed in rows.seeds
+        for task in rows.tasks or board.all_tasks
+    }
+    found = under_one_protocol(others, board)
+    return [each for each in found if (*each.method.row, each.seed, each.task.label) not in asked]
 
 
 def _for_papers(chosen: argparse.Namespace, made: Generated) -> dict[Path, bytes]:

@@ -84,8 +84,7 @@ def under_one_protocol(found: Iterable[Record], board: Board) -> list[Record]:
                 renamed[label, (pair[0], pair[1], before)] = protocol, others
     joined = []
     for each in found:
-        row = each.method.base, each.method.extension, ", ".join(each.method.changed)
-        place = each.protocol.label, row
+        place = each.protocol.label, each.method.row
         if place in renamed:
             label, others = renamed[place]
             joint = own.setdefault(label, Name(name=label, hash=each.protocol.hash))

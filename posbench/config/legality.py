@@ -43,13 +43,14 @@ def legal_encodings(extension: DictConfig) -> list[str]:
 
 def built(cfg: DictConfig) -> tuple[Extension, EncodingStack]:
     """The extension and the encodings of a configuration, at lengths that decide nothing."""
-    from posbench.core.encoding import EncodingStack
+    from posbench.core.looped import stacked
 
     cfg.train_positions, cfg.test_positions = TRAIN_POSITIONS, TEST_POSITIONS
     plain: Any = OmegaConf.to_container(cfg, resolve=True)
     encoding = plain["encoding"]
     layers = [build(layer, "encoding") for layer in encoding.get("layers", [encoding])]
-    return build(plain["extension"], "extension"), EncodingStack(layers, len(layers))
+    stack = stacked(layers, len(layers), plain["model"]["loops"])
+    return build(plain["extension"], "extension"), stack
 
 
 def legal(extension: Extension, stack: EncodingStack) -> bool:

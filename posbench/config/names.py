@@ -99,6 +99,11 @@ class MethodName(Name):
         return "-".join((self.encoding, *([self.host] if self.host else []), *self.model))
 
     @property
+    def row(self) -> tuple[str, str, str]:
+        """The row of a board, as `posbench.config.board_rows.pairs` names it."""
+        return self.base, self.extension, ", ".join(self.changed)
+
+    @property
     def base_label(self) -> str:
         """The same without the extension, for people."""
         return labelled(self.base, self.encoding_changed)

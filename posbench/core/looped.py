@@ -31,6 +31,11 @@ class LoopedStack(EncodingStack):
         return new
 
 
+def stacked(layers: Sequence[PositionEncoding], kinds: int, loops: int) -> EncodingStack:
+    """The encodings of a model that applies its blocks so often."""
+    return EncodingStack(layers, kinds) if loops == 1 else LoopedStack(layers, kinds, loops)
+
+
 class Looped(Transformer):
     r"""All blocks R times with the same weights: $h_0 = 0$, $h_t = f(h_{t-1} + e)$ and logits
     $W\,\mathrm{norm}(h_R)$, with f all blocks one after the other and R the `loops` of the stack.

@@ -17,7 +17,7 @@ from posbench.config.legality import supplying_tasks
 from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.core.evaluation import Evaluation, Lengths, nearest
 from posbench.core.extension import Extension
-from posbench.core.looped import Looped, LoopedStack
+from posbench.core.looped import Looped, LoopedStack, stacked
 from posbench.core.settings import Config, TrainingConfig, checked
 from posbench.core.streams import stream_seed
 from posbench.core.task import Task
@@ -157,8 +157,7 @@ class Setup:
 
     def stack(self) -> EncodingStack:
         """The encodings of all layers, tied, with how often a model applies them if not once."""
-        layers, kinds, loops = self.encodings(), len(self.specifications), self.config.model.loops
-        return EncodingStack(layers, kinds) if loops == 1 else LoopedStack(layers, kinds, loops)
+        return stacked(self.encodings(), len(self.specifications), self.config.model.loops)
 
     def model(self, longest: int = 0) -> Transformer:
         """The untrained model.

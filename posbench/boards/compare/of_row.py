@@ -9,7 +9,7 @@ import pandas as pd
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError
-from posbench.boards.compare.rivals import Rivals, RowKind, named
+from posbench.boards.compare.rivals import Rivals, RowKind
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import BoardPart, Ranked
 from posbench.config.board import Board, Rows
@@ -176,7 +176,7 @@ def worth(
     is of. NaN where fewer than three rows have both.
     """
     rows = {pair for part in board.parts.values() for pair in pairs(part)}
-    known = [record for record in published if kind.has(record) and named(record) in rows]
+    known = [record for record in published if kind.has(record) and record.method.row in rows]
     if not known:
         return float("nan"), 0
     runs = of_runs(tables.table(known)).dropna(subset="area")

@@ -93,7 +93,7 @@ class Rivals:
             record
             for record in published
             if kind.has(record)
-            and (*named(record), record.seed) in listed
+            and (*record.method.row, record.seed) in listed
             and record.task.label in board.all_tasks
         ]
         tests = frozenset(itertools.product(board.all_tasks, seeds))
@@ -281,12 +281,6 @@ def of_other_tasks(left: Sequence[str]) -> Iterator[str]:
             f"Published runs of another version of a task, or with other defaults, are not "
             f"compared: they are of {_listed(left)}."
         )
-
-
-def named(record: Record) -> tuple[str, str, str]:
-    """The row, as boards name it."""
-    name = record.method
-    return name.base, name.extension, ", ".join(name.changed)
 
 
 def _listed(values: Sequence[object]) -> str:
