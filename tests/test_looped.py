@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.check.subject import setup
+from posbench.config.compose import compose
 from posbench.core.encoding import EncodingStack
 from posbench.core.looped import Looped, LoopedStack
 from posbench.core.scoring import inputs, loss
@@ -28,6 +29,7 @@ from posbench.extensions.only import Only
 from posbench.extensions.pi import PI
 from posbench.running.shared_training import SharedTraining
 from posbench.running.train import multiplications
+from posbench.sweeping.plan import Refusals
 
 oracle = pytest.mark.oracle
 SIZES = ("model.width=12", "model.num_heads=2", "model.head_width=6")
@@ -145,6 +147,12 @@ def test_a_fixed_scale_counts_at_every_length() -> None:
 def test_a_model_without_loops_is_refused_in_a_sentence() -> None:
     with pytest.raises(IllegalExtension, match=r"set model\.loops to 2 or more"):
         setup("method=rope", "extension=more_loops").model()
+
+
+def test_a_plan_refuses_more_loops_of_a_model_without_and_of_no_other() -> None:
+    assert not Refusals().refusal(compose("method=rope_more_loops"))
+    refused = Refusals().refusal(compose("method=rope", "extension=more_loops"))
+    assert "set model.loops to 2 or more" in refused
 
 
 def test_other_extensions_keep_the_loops_and_go_together_with_more() -> None:

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import threading
 import time
@@ -218,6 +219,10 @@ def test_what_is_complete_is_not_run_and_its_training_may_be_shared_out(
     assert [run.words[0] for run in found.complete] == ["method=rope"]
     assert [run.words[0] for run in found.runs] == ["method=rope_pi", "method=rope_ntk"]
     assert len(plan(requested(stretched, *words[1:], "force=true")).runs) == 3
+    assert len(found.trained) == 1 and found.cost(tmp_path).training == 0
+    shutil.rmtree(tmp_path / "checkpoints")
+    without = plan(requested(stretched, *words[1:]))
+    assert not without.trained and without.cost(tmp_path).training > 0, "it must be made again"
 
 
 def test_trainings_that_differ_in_their_seed_alone_share_a_job_where_that_is_asked_for(

@@ -109,6 +109,15 @@ class PlannedRun:
         return [each.hash for each in SharedTraining.of(Setup.of(self.spec.composed.cfg()))]
 
     @property
+    def has_weights(self) -> bool:
+        """Whether the results folder keeps what its trainings made. It imports torch."""
+        from posbench.running.checkpoints import FINISHED
+        from posbench.running.scores import CHECKPOINTS
+
+        folder = self.spec.results_dir / CHECKPOINTS
+        return all((folder / each / FINISHED).exists() for each in self.training_hashes)
+
+    @property
     def replicas(self) -> int:
         """How many such trainings are made in step."""
         return max(int(self.spec.composed.content["trainer"]["replicas"]), 1)
@@ -129,6 +138,7 @@ class SweepPlan:
     refused: dict[str, dict[str, list[str]]]  # reason -> method -> tasks
     wrong: dict[Words, str]  # runs that cannot be composed or built, each with its sentence
     repeated: int  # how many are asked for once more, as a row that is in two parts of a board
+    trained: frozenset[str] = frozenset()  # trainings of the jobs whose weights are here
 
     @property
     def requested(self) -> int:
@@ -186,7 +196,7 @@ class SweepPlan:
         costs = Costs.by(_readable(results_dir))
         for records in self.published.values():
             costs = costs.beside(Costs.by(records))
-        made = {run.training for run in self.complete} | self.in_zoo
+        made = self.trained | self.in_zoo
         return costs.of_runs([(run.spec, run.training) for run in left], made)
 
     @cached_property
@@ -286,9 +296,20 @@ def _plan(request: Request) -> SweepPlan:
             left.append(run)
         elif identity.task.label not in (tasks := refused[reason][identity.method.label]):
             tasks.append(identity.task.label)
-    trained = {run.training for run in complete}
+    trained = frozenset(_trained(left, {run.training for run in complete}))
     jobs = tuple(_jobs(left, trained))
-    return SweepPlan(request, jobs, tuple(complete), refused, wrong, repeated)
+    return SweepPlan(request, jobs, tuple(complete), refused, wrong, repeated, trained)
+
+
+def _trained(runs: Iterable[PlannedRun], told: set[str]) -> Iterator[str]:
+    """Of the trainings that records tell of, those whose weights are here too: published records
+    come without them.
+    """
+    for training, run in {run.training: run for run in runs}.items():
+        if training in told and not run.spec.composed.content["force"]:
+            with suppress(PosbenchError):  # which the run will say
+                if run.has_weights:
+                    yield training
 
 
 def _asking(check: Callable[[Composition], None]) -> Callable[[Words], RunSpec]:
@@ -338,7 +359,7 @@ def _check_once() -> Callable[[Composition], None]:
     return check
 
 
-def _jobs(runs: Iterable[PlannedRun], trained: set[str]) -> Iterator[Job]:
+def _jobs(runs: Iterable[PlannedRun], trained: Container[str]) -> Iterator[Job]:
     """One for each training, or for `trainer.replicas` that differ in their seed alone; where a
     training is complete its tests are shared out.
     """
