@@ -17,7 +17,7 @@ from task_oracles import answered
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError
-from posbench.boards.measured import Measured
+from posbench.boards.measured import Measured, more_context
 from posbench.boards.tables import context_parts
 from posbench.check.conformance_of_tasks import SUITE, ChosenTask
 from posbench.check.subject import setup
@@ -404,7 +404,7 @@ def test_a_board_shows_what_more_context_gives_or_takes() -> None:
     same = record("nope", {1: 1.0, 2: 0.5, 8: 0.5}, task="source_code")
     flat = SUMS | {"tests": [three["tests"][0] | {"test_length": n} for n in (10, 20, 80)]}
     found = [changed(worse, {"by_text": three}), changed(same, {"by_text": flat})]
-    [part] = context_parts(Measured.of(found))
+    [part] = context_parts(more_context(Measured.of(found)))
     [table], beside = part.tables, part.blocks[-1]
     assert isinstance(beside, Chapter)
     assert [line.name for line in table.rows] == ["nope", "rope"]
@@ -421,4 +421,4 @@ def test_a_board_shows_what_more_context_gives_or_takes() -> None:
     assert [(line.name, *line.cells) for line in table.rows] == [
         ("rope", "+1.000 [+1.000, +1.000]", ".0002")
     ]
-    assert not [*context_parts(Measured.of([record()]))]
+    assert not [*context_parts(more_context(Measured.of([record()])))]

@@ -23,6 +23,7 @@ from posbench.config.words import Word
 from posbench.records import tables
 from posbench.records.record import MEANINGLESS, Record
 from posbench.statistics.aggregates import CONFIDENCE, FEWEST, zero_shot_first
+from posbench.statistics.context import beside_the_first, of_rows
 from posbench.statistics.measures import LONGEST, corrected_lines, of_runs
 
 # -- names that are shown --------------------------------------------------------------------------
@@ -220,6 +221,32 @@ def _half_widths(values: pd.core.groupby.SeriesGroupBy) -> pd.Series:
     count = values.count()
     quantile = special.stdtrit((count - 1).clip(lower=1), (1 + CONFIDENCE) / 2)
     return (quantile * values.std() / np.sqrt(count)).where(count >= FEWEST)
+
+
+# -- what more context gives or takes, where tests ask for the same tokens throughout --------------
+
+MULTIPLES = (2.0, 8.0)
+"""Lengths whose losses are compared with those at 1x."""
+
+
+@dataclass(frozen=True)
+class MoreContext:
+    """What it does on one task, under one protocol."""
+
+    protocol: str
+    task: str
+    rows: pd.DataFrame  # the best at the longest first; see `posbench.statistics.context.of_rows`
+    beside: pd.DataFrame  # at the longest, the others less the first; see `beside_the_first`
+
+
+def more_context(measured: Measured) -> list[MoreContext]:
+    """One for each protocol and task with such tests."""
+    found = []
+    for (protocol, task), mine in measured.by_text.groupby(["protocol", "task"]):
+        rows = of_rows(mine, MULTIPLES)
+        beside = beside_the_first(mine, list(rows.index), MULTIPLES[-1]) if len(rows) else rows
+        found.append(MoreContext(protocol, task, rows, beside))
+    return found
 
 
 # -- frames for files ------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ def picture(standing: Ranked, own: str = "", file: str = "") -> Picture | None:
     if not rows:
         return None
     cells, run = standing.cells(), standing.part.runs.groupby("row")["task_name"].agg(set)
+    label = caption(standing)
     y, names = TOP, []
     middles = [LEFT + 40 + place * CELL + CELL // 2 for place in range(len(standing.tasks))]
     turned = [LETTER * len(task) for task in standing.tasks]
@@ -73,7 +74,6 @@ def picture(standing: Ranked, own: str = "", file: str = "") -> Picture | None:
             x = LEFT + 40 + place * CELL
             squares.append(Square(x, y, look, opacity, text))
         y += LINE
-    label = caption(standing)
     drawn = rendered(
         "posbench.boards",
         "opening.svg.j2",

@@ -19,7 +19,7 @@ from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted, printable
 from posbench.boards import findings, opening, page_data
-from posbench.boards.measured import Measured, lengths_frame, runs_frame
+from posbench.boards.measured import Measured, lengths_frame, more_context, runs_frame
 from posbench.boards.ranking import Ranked, standings_of, standings_without_board
 from posbench.boards.remarks import of_likelihoods, origins, remarks
 from posbench.boards.tables import (
@@ -82,21 +82,22 @@ def generate(
     board = board or board_of(folder)
     measured = Measured.of(found, board)
     frames = {"leaderboard.csv": lengths_frame(measured), "runs.csv": runs_frame(measured)}
+    contexts = more_context(measured)
     own, left_out = about(folder)
     said, warned = [*of_likelihoods(measured.lengths), *own], remarks(measured, audits)
     asked = standings_of(board, measured)
     standings = asked or standings_without_board(measured)
     parts = [ranked(board, each, measured) for each in standings]
-    more = [*findings.contrast_parts(board, asked), *context_parts(measured)]
+    more = [*findings.contrast_parts(board, asked), *context_parts(contexts)]
     usual = standings[0].part.protocol if standings else ""
-    tasks = [] if asked else list(task_parts(measured, board, usual))
+    tasks = list(task_parts(measured, board, usual))
     drawn = opening.picture(asked[0], file="opening.svg") if asked else None
     text = Page(
         "posbench board",
         [
             *([board_part(board, asked[0])] if asked else []),
             *map(with_tasks, parts, standings),
-            *tasks,
+            *([] if asked else tasks),
             *more,
         ],
         [Markdown(findings.MADE)],
@@ -106,7 +107,7 @@ def generate(
         guide=MEANINGS,
     )
     page = document(
-        board, measured, standings, [*parts, *more], warned, said, folder=folder, folders=folders
+        board, measured, standings, [*parts, *more], tasks, warned, said, None, folder, folders
     )
     pages = {
         PAGE: text.markdown(),
@@ -118,7 +119,12 @@ def generate(
     if sentences := findings.page(board, asked):
         pages[findings.FILE] = sentences.markdown()
     return Generated(
-        pages, [*parts, *tasks, *more], [*said, *warned], measured, standings, left_out
+        pages,
+        [*parts, *([] if asked else tasks), *more],
+        [*said, *warned],
+        measured,
+        standings,
+        left_out,
     )
 
 
@@ -172,6 +178,7 @@ def document(
     measured: Measured,
     standings: Sequence[Ranked],
     parts: Sequence[Chapter],
+    tasks: Sequence[Chapter],
     notes: Sequence[str],
     about: Sequence[str] = (),
     focus: Focus | None = None,
@@ -185,6 +192,7 @@ def document(
         measured: all runs
         standings: what is ranked, first things first
         parts: the same as `ranked` shows it, and what else there is
+        tasks: each task by length
         notes: what must be known before a number is believed
         about: what the folder says of itself, a paragraph each
         focus: on a row of the user, where the page is about one
@@ -198,8 +206,9 @@ def document(
     elif asked:
         title = f"Board {board.name}"
     lead = [*measured_on(measured, standings), *([TO_ITS_ROW] if own else [])]
-    usual = standings[0].part.protocol if standings else ""
-    tasks = list(task_parts(measured, board, usual, own))
+    doors = findings.doors(standings) if asked and focus is None else {}
+    answer = [*measured.meaningless, *said, *([] if doors else findings.headline(standings))]
+    drawn = opening.picture(standings[0], own) if standings else None
     data = page_data.content(
         measured,
         standings,
@@ -209,22 +218,17 @@ def document(
         {own: focus.sketch} if focus is not None and focus.sketch is not None else {},
         page_data.root_above(folder) if folder else "",
     )
-    doors = findings.doors(standings) if asked and focus is None else {}
     return Page(
         title,
         [*parts, Chapter("Task by task", tasks)],
         [f"{'; '.join(origins(measured.records))}.", foot],
         lead=lead,
-        answer=[
-            *measured.meaningless,
-            *said,
-            *([] if doors else findings.headline(standings)),
-        ],
+        answer=answer,
         doors=doors,
         beside=boards_beside(folder) if folder else {},
         about=about,
         notes=notes,
-        picture=opening.picture(standings[0], own) if standings else None,
+        picture=drawn,
         guide=MEANINGS,
         defined=[*fixed_before(board), *changes_of(board)] if asked else [],
         style=_beside("leaderboard.css") + _beside("opening.css"),

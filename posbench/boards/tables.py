@@ -16,13 +16,12 @@ import pandas as pd
 from posbench.base.wording import agreeing, counted
 from posbench.boards import findings, page_data
 from posbench.boards.findings import FEW
-from posbench.boards.measured import ROW, Measured
+from posbench.boards.measured import MULTIPLES, ROW, Measured, MoreContext
 from posbench.boards.ranking import AT, Ranked
 from posbench.config.board import Board
 from posbench.showing.pages import Chapter
 from posbench.showing.table import NOTHING, Column, Line, Table, number, span, with_interval
 from posbench.statistics.aggregates import Estimate, is_pretrained
-from posbench.statistics.context import Difference, between, of_rows
 from posbench.statistics.standings import SIGNIFICANT
 
 # -- what the columns mean -------------------------------------------------------------------------
@@ -313,9 +312,8 @@ def _of_task(part: pd.DataFrame, lengths: Mapping[int, str], own: str) -> Table:
     return Table(columns, lines)
 
 
-# -- what more context gives or takes, where tests ask for the same tokens throughout --------------
+# -- what more context gives or takes --------------------------------------------------------------
 
-MULTIPLES = (2.0, 8.0)
 SAME_TOKENS = (
     "The same tokens are asked for at every length, and only what comes before them grows. "
     "Differences are in nats a token, those of a length less those at 1x: above 0, more context "
@@ -324,43 +322,37 @@ SAME_TOKENS = (
 )
 
 
-def context_parts(measured: Measured) -> Iterator[Chapter]:
+def context_parts(found: Iterable[MoreContext]) -> Iterator[Chapter]:
     """A part for each protocol and task with such tests; the best at the longest comes first."""
-    for (protocol, task), mine in measured.by_text.groupby(["protocol", "task"]):
-        rows, longest = of_rows(mine, MULTIPLES), MULTIPLES[-1]
-        pairs = between(mine[mine["row"].isin(rows.index)], longest)
-        headings = ["method", "seeds", "nats at 1x", *(f"at {m:g}x" for m in MULTIPLES)]
-        headings += ["right at 1x", f"right at {longest:g}x"]
+    longest = MULTIPLES[-1]
+    headings = ["method", "seeds", "nats at 1x", *(f"at {m:g}x" for m in MULTIPLES)]
+    headings += ["right at 1x", f"right at {longest:g}x"]
+    for each in found:
         lines = [
             Line(
                 str(name),
                 [
                     f"{row['seeds']}",
                     f"{row['nats']:.3f}",
-                    *(str(row[each]) for each in MULTIPLES),
+                    *(str(row[multiple]) for multiple in MULTIPLES),
                     number(row["right"], 3),
                     str(row["gained"]),
                 ],
             )
-            for name, row in rows.iterrows()
+            for name, row in each.rows.iterrows()
         ]
-        title = f"{task}: what more context gives or takes ({protocol})"
-        below = [_beside_the_first(title, pairs, list(rows.index))] if len(rows) > 1 else []
+        title = f"{each.task}: what more context gives or takes ({each.protocol})"
+        below = [_beside_the_first(title, each)] if len(lines) > 1 else []
         yield Chapter(title, [SAME_TOKENS, Table.of(headings, lines), *below])
 
 
-def _beside_the_first(title: str, pairs: pd.DataFrame, rows: list[str]) -> Chapter:
+def _beside_the_first(title: str, found: MoreContext) -> Chapter:
     """What each row loses at the longest multiple more than the first of them."""
-    first, longest = rows[0], MULTIPLES[-1]
-    lines = {}
-    for pair in pairs.itertuples():
-        if first in (pair.one, pair.other):
-            sign, row = (-1, pair.other) if pair.one == first else (1, pair.one)
-            low, high = sorted((sign * pair.low, sign * pair.high))
-            said = str(Difference(sign * pair.mean, low, high, pair.p_holm))
-            lines[row] = Line(row, [said, number(pair.p_holm, 4)])
+    first, longest = found.rows.index[0], MULTIPLES[-1]
+    less = found.beside["less"]
+    lines = [Line(str(row), [str(one), number(one.p, 4)]) for row, one in less.items()]
     note = f"In nats a token at {longest:g}x. p is adjusted over all pairs of rows, by Holm."
-    shown = Table.of(["method", f"less {first}", "p"], [lines[row] for row in rows[1:]])
+    shown = Table.of(["method", f"less {first}", "p"], lines)
     return Chapter(f"{title}: beside {first}", [note, shown])
 
 

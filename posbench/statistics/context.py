@@ -119,6 +119,21 @@ def between(by_text: pd.DataFrame, multiple: float, what: str = "nats") -> pd.Da
     return pd.DataFrame(lines).assign(p_holm=holm([each.p for each in found]))
 
 
+def beside_the_first(by_text: pd.DataFrame, rows: Sequence[str], multiple: float) -> pd.DataFrame:
+    """At one length, each of the rows but the first less the first: a `Difference` in nats by row.
+
+    p is adjusted over all pairs of the rows, as in `between`.
+    """
+    pairs = between(by_text[by_text["row"].isin(rows)], multiple)
+    found = {}
+    for pair in pairs.itertuples():
+        if rows[0] in (pair.one, pair.other):
+            sign, row = (-1, pair.other) if pair.one == rows[0] else (1, pair.one)
+            low, high = sorted((sign * pair.low, sign * pair.high))
+            found[row] = Difference(sign * pair.mean, low, high, pair.p_holm)
+    return pd.DataFrame({"less": [found[row] for row in rows[1:]]}, index=list(rows[1:]))
+
+
 def _drawn(count: int, draws: int, seed: int) -> Array:
     """How often each of `count` texts is in each draw, [draw, text]: the same for all rows."""
     rng = np.random.default_rng(stream_seed("texts", seed))

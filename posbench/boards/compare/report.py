@@ -13,7 +13,7 @@ from posbench.base.wording import counted
 from posbench.boards.compare.of_row import RowStanding
 from posbench.boards.page import Focus, document
 from posbench.boards.page_data import sketches
-from posbench.boards.tables import less_the_first, ranked, share
+from posbench.boards.tables import less_the_first, ranked, share, task_parts
 from posbench.config.board import Board
 from posbench.records.record import Record
 from posbench.showing.pages import Chapter, Page
@@ -121,6 +121,7 @@ def of_all(
         found.measured,
         [found.ranked],
         [ranked(board, found.ranked, found.measured, found.row, sketched)],
+        list(task_parts(found.measured, board, found.ranked.part.protocol, found.row)),
         notes,
         focus=focus,
         folders=source.folders,
