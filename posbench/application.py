@@ -62,12 +62,6 @@ def application(cfg: DictConfig) -> None:
         words: Any = OmegaConf.to_container(settings.overrides.task, resolve=False)
         _say(mistakes.sentence(error, words))
         sys.exit(1)
-    except Terminated as stopped:
-        _say(
-            f"stopped by {signal.Signals(stopped.args[0]).name}; the same command goes on from "
-            "here."
-        )
-        sys.exit(128 + stopped.args[0])
 
 
 def carry_out(composed: Composition) -> None:
@@ -157,6 +151,10 @@ def main() -> None:
             raise
         _say(f"{error} ({blame.HOW})")
         sys.exit(1)
+    except Terminated as stopped:
+        received = signal.Signals(stopped.args[0])
+        _say(f"stopped by {received.name}; the same command goes on from here.")
+        sys.exit(128 + received)
     except KeyboardInterrupt:
         _say("stopped; the same command goes on from here.")
         sys.exit(128 + signal.SIGINT)

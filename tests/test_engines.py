@@ -229,6 +229,19 @@ def test_cores_blame_no_run_for_the_death_of_its_neighbour(serial: Place, tmp_pa
     same_records(place, serial)
 
 
+@pytest.mark.fault("joblib: SIGTERM of the sweep")
+@needs_joblib
+def test_no_worker_outlives_a_sweep_that_is_stopped(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    process = place.started(*LONG, "training.steps=100000", *CORES)
+    place.until(lambda: list(place.results.glob("checkpoints/*/last.ckpt")), process)
+    process.terminate()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM and "the same command goes on" in err, out
+    workers = journal.workers(place.results)
+    assert workers and not any(worker.alive for worker in workers)
+
+
 @pytest.mark.fault("two sweeps on one folder over two launchers")
 @needs_joblib
 def test_two_sweeps_of_one_folder_lose_and_double_nothing(serial: Place, tmp_path: Path) -> None:

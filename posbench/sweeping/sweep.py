@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from hydra.plugins.launcher import Launcher
 
 from posbench.base.disk import make_writable, writing_to
-from posbench.base.errors import PosbenchError
+from posbench.base.errors import PosbenchError, Terminated
 from posbench.base.wording import agreeing, counted, duration
 from posbench.config.command import Command
 from posbench.config.folders import searched, with_own
@@ -244,7 +246,8 @@ class Sweep:
         ]
         first, self.launched = self.launched, self.launched + len(jobs)
         try:
-            self.launcher.launch(overrides, initial_job_idx=first)
+            with stopped_as_by_ctrl_c():
+                self.launcher.launch(overrides, initial_job_idx=first)
         except Exception as error:  # which, and what it means, depends on the launcher
             return f"{type(error).__name__}: {' '.join(str(error).split())}"
         return ""
@@ -296,6 +299,26 @@ class Sweep:
             self.say(f"Leaderboard: {leaderboard_command(self.results_dir)}")
         if failures or wrong:
             raise Failed(f"{len(failures) + wrong:,} of {counted(planned.requested, 'run')} failed")
+
+
+@contextmanager
+def stopped_as_by_ctrl_c() -> Iterator[None]:
+    """Within the block SIGTERM raises Terminated, as Ctrl-C raises KeyboardInterrupt: a launcher
+    that has started workers then ends them. By itself the signal would leave them at work.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        if signal.getsignal(number) is stop:  # else a training in this process obeys it
+            raise Terminated(number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _without(jobs: Iterable[Job], keys: set[str]) -> list[Job]:
