@@ -19,8 +19,7 @@ COMMANDS = {
     "compare": ("posbench.boards.compare.command", "your method or task among published rows"),
     "check": ("posbench.check.command", "does your class keep its promises?"),
     "explain": ("posbench.explain.command", "where a trained model looks; explain catalogue"),
-    "records": ("posbench.sharing.command", "publish, verify, bundle, accept, export, upload"),
-    "zoo": ("posbench.sharing.zoo", "trained weights in a file: pack, list, unpack"),
+    "records": ("posbench.sharing.command", "publish, verify, bundle, accept, export, upload, zoo"),
     "pretrained": (
         "posbench.pretrained.command",
         "extensions on your model; verify, advise, reach, lm-eval",
@@ -32,6 +31,7 @@ WITHIN = {
     ("board", "claims"): "posbench.boards.claims.page",
     ("explain", "catalogue"): "posbench.explain.catalogue",
     ("records", "dashboard"): "posbench.sharing.dashboard",
+    ("records", "zoo"): "posbench.sharing.zoo",
     ("pretrained", "export"): "posbench.pretrained.export",
     ("pretrained", "verify"): "posbench.pretrained.verify",
     ("pretrained", "advise"): "posbench.pretrained.advise",

@@ -70,7 +70,7 @@ BOARDS = re.compile(r"\bboard=\w+")
 SKIPPED = {
     "posbench compare mine/encoding/decay.yaml": "trains for minutes",
     "posbench compare mine/extension/slow_half.yaml": "trains for minutes",
-    "posbench zoo list results/zoo": "is run in tests/test_zoo.py, on a zoo that is there",
+    "posbench records zoo list results/zoo": "is run in tests/test_zoo.py, on a zoo that is there",
     "posbench compare mine/encoding/decay.yaml --quick": "trains for minutes",
     "posbench compare mine/task/every_other.yaml": "trains for an hour",
     "posbench records verify results/main --sample 12": "repeats twelve runs",

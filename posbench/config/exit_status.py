@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import posbench
 from posbench.base.disk import TOO_MANY
 from posbench.base.errors import PosbenchError, Terminated
 from posbench.base.wording import printable
@@ -25,9 +24,10 @@ def refuse_shadow() -> None:
     clone for a package without content. Modules are found all the same if the installation is
     editable, but no longer all of the source that the hashes of a record are made of.
     """
-    if posbench.__file__ is None:
+    package = sys.modules["posbench"]
+    if package.__file__ is None:
         raise PosbenchError(
-            f"the folder {posbench.__path__[0]} hides the package, because `python -m` looks into "
+            f"the folder {package.__path__[0]} hides the package, because `python -m` looks into "
             "the current folder first: go to another folder, such as that one"
         )
 

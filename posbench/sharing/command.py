@@ -37,7 +37,12 @@ CONTRIBUTED = Path("results/contributed")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = Parser(prog="posbench records", description="Keep records, and check them.")
+    parser = Parser(
+        prog="posbench records",
+        description="Keep records, and check them.",
+        epilog="records zoo keeps trained weights, records dashboard makes the pages of a W&B "
+        "project; each has its own --help.",
+    )
     parser.set_defaults(left=lambda _: "what was complete is kept")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_publish(commands.add_parser("publish", help="put records of your own into a folder"))

@@ -1,8 +1,8 @@
-"""`posbench zoo`: trained weights in one file, which others need not train again.
+"""`posbench records zoo`: trained weights in one file, which others need not train again.
 
-    posbench zoo pack results/zoo/served.safetensors --board served   those of a board
-    posbench zoo list results/zoo                                     what a file or folder has
-    posbench zoo unpack served.safetensors                            among your own
+    posbench records zoo pack served.safetensors --board served   those of a board
+    posbench records zoo list results/zoo                         what a file or folder has
+    posbench records zoo unpack served.safetensors                among your own
 
 A run finds a training in results/zoo as it finds one of its own; the setting zoo= names another
 place, and zoo= alone none. So only somebody without that folder needs to unpack.
@@ -43,7 +43,7 @@ from posbench.sweeping.requests import request
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = Parser(prog="posbench zoo", description="Trained weights, for others.")
+    parser = Parser(prog="posbench records zoo", description="Trained weights, for others.")
     commands = parser.add_subparsers(dest="command", required=True)
     pack = commands.add_parser("pack", help="put the trainings of a board into a file")
     pack.set_defaults(carry_out=_pack)
