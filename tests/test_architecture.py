@@ -23,8 +23,8 @@ FLOORS = [
     {"records"},  # what a run leaves behind
     {"showing"},  # tables, figures and what pages are made of
     {"running"},  # one run
-    {"sweeping", "check"},  # many runs; what a class promises
-    {"explain"},  # what a method is, and what a trained one does
+    # many runs; what a class promises; what a method is, and what a trained one does
+    {"sweeping", "check", "explain"},
     {"boards"},  # rows ranked, one compared with the others, what papers claim
     {"sharing", "pretrained"},  # records for others; models of others
     # the doors

@@ -18,7 +18,6 @@ from posbench.base.disk import write_json
 from posbench.base.errors import PosbenchError
 from posbench.boards.measured import Measured
 from posbench.boards.remarks import remarks
-from posbench.check.subject import Subject
 from posbench.config.compose import compose, composing
 from posbench.core.attention import Attention
 from posbench.core.encoding import PositionEncoding
@@ -32,6 +31,7 @@ from posbench.running.audit import audit
 from posbench.running.make import make
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
+from posbench.running.subject import Subject
 
 
 def disagreements(run: Setup, model, extension=None, num_samples: int = 64) -> int:

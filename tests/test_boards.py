@@ -18,7 +18,6 @@ from posbench.boards.measured import Measured, under_one_protocol
 from posbench.boards.ranking import BoardPart, standings_of
 from posbench.boards.ranking import parts as measured_parts
 from posbench.boards.tables import board_part, ranked, with_tasks
-from posbench.check.subject import setup
 from posbench.config import board as definition
 from posbench.config import board_rows as naming
 from posbench.config.board import Board, Rows
@@ -27,6 +26,7 @@ from posbench.config.folders import own_names
 from posbench.config.identity import identify
 from posbench.config.methods import methods
 from posbench.records.record import Record
+from posbench.running.subject import setup
 from posbench.showing.pages import Chapter
 from posbench.showing.table import Table
 from posbench.statistics import measures

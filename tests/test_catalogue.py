@@ -13,9 +13,9 @@ import pytest
 from offered import thinned
 from omegaconf import OmegaConf
 
-from posbench.check.subject import Subject
 from posbench.config.compose import compose
 from posbench.explain import catalogue, probe
+from posbench.running.subject import Subject
 
 
 @pytest.fixture(scope="module")

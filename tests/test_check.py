@@ -19,10 +19,10 @@ from wrong import ENCODINGS, EXTENSIONS, TASKS, Wrong
 
 from posbench.base.errors import PosbenchError
 from posbench.check import command, conformance
-from posbench.check.subject import Subject
 from posbench.config.blame import place
 from posbench.config.compose import composing
 from posbench.config.folders import importable
+from posbench.running.subject import Subject
 
 BROKEN = """
 from dataclasses import replace

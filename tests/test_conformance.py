@@ -18,7 +18,6 @@ from omegaconf import OmegaConf
 from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.check import conformance, counting
 from posbench.check.conformance_of_extensions import change_between, of_stack
-from posbench.check.subject import CPU_HEAD, EXACT, Outputs, Subject, setup
 from posbench.config import legality
 from posbench.config.building import build
 from posbench.config.compose import compose
@@ -28,6 +27,7 @@ from posbench.core.extension import Extension, ExtensionWrapper
 from posbench.core.scoring import loss
 from posbench.core.training import Training
 from posbench.running.setup import Setup
+from posbench.running.subject import CPU_HEAD, EXACT, Outputs, Subject, setup
 
 ENCODINGS, EXTENSIONS = own_names("encoding"), own_names("extension")
 LOOPED = "rope model.loops=2"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from posbench.check.subject import setup
 from posbench.core.coverage import share_untrained, used_entries
 from posbench.core.encoding import EncodingStack
 from posbench.encodings.learned import Learned
 from posbench.encodings.rope import RoPE
 from posbench.encodings.t5 import T5
 from posbench.extensions.pi import PI
+from posbench.running.subject import setup
 
 
 def ids(n: int) -> torch.Tensor:

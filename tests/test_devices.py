@@ -17,7 +17,6 @@ from torch import Tensor
 
 from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.check.devices import Elsewhere, WrongDevice, elsewhere
-from posbench.check.subject import Subject
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.config.folders import own_names
@@ -28,6 +27,7 @@ from posbench.core.extension import Extension
 from posbench.core.task import Task
 from posbench.core.transformer import Transformer
 from posbench.running.setup import Setup
+from posbench.running.subject import Subject
 
 ENCODINGS, EXTENSIONS = own_names("encoding"), own_names("extension")
 HOSTS = ("rope", "learned", "alibi", "transformer_xl", "rope model.loops=2", *ENCODINGS)

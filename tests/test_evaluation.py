@@ -11,12 +11,12 @@ import torch
 from offered import thinned
 
 from posbench.base.errors import PosbenchError
-from posbench.check.subject import Subject, setup
 from posbench.core import evaluation
 from posbench.core.evaluation import RELATIVE_EDGES, Answered, binned
 from posbench.core.scoring import Inputs, inputs, logits
 from posbench.core.task import Answers, Batch
 from posbench.core.transformer import Transformer
+from posbench.running.subject import Subject, setup
 
 
 def answers(*right: str) -> Answers:

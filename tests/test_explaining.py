@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from posbench.base.errors import PosbenchError
-from posbench.check.subject import setup
 from posbench.core.attention import Attention, Regions
 from posbench.core.encoding import EncodingStack
 from posbench.encodings.nope import NoPE
@@ -22,6 +21,7 @@ from posbench.explain.measures import Inside, farthest, inside, unseen_phases, w
 from posbench.explain.page import reader, sentences, stops_at
 from posbench.extensions.pi import PI
 from posbench.running.checkpoints import Checkpoints
+from posbench.running.subject import setup
 
 SMOKE = ("protocol=smoke", "task=passkey")
 

@@ -34,8 +34,8 @@ from small_runs import trained
 
 from posbench.base.disk import make_writable, write_json, writing_to
 from posbench.base.errors import Unwritable
-from posbench.check.subject import setup
 from posbench.running.shared_training import SharedTraining
+from posbench.running.subject import setup
 from posbench.sweeping import journal
 
 SMOKE = ("protocol=smoke", "method=rope")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_runs import trained
 
-from posbench.check.subject import setup
+from posbench.running.subject import setup
 
 
 def rise_of_the_loss(folder: Path, *words: str) -> float:

@@ -30,7 +30,6 @@ from loops import (
 )
 from torch import Tensor
 
-from posbench.check.subject import setup
 from posbench.core.attention import Attention, attend
 from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.encodings.alibi import ALiBi
@@ -41,6 +40,7 @@ from posbench.encodings.nape import NAPE
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
 from posbench.encodings.sliding_window import SlidingWindow
+from posbench.running.subject import setup
 
 # -- ALiBi with learned slopes ---------------------------------------------------------------------
 

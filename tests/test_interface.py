@@ -16,7 +16,6 @@ from loops import given, shaken
 from torch import Tensor, nn
 
 from posbench.base.errors import IllegalExtension
-from posbench.check.subject import setup
 from posbench.core.attention import Attention, Heads, Plan, Regions, attend, dense
 from posbench.core.encoding import Draw, EncodingStack, PositionEncoding, Wrapper
 from posbench.core.transformer import Transformer
@@ -40,6 +39,7 @@ from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.rerope import ReRoPE
 from posbench.extensions.yarn import YaRN
+from posbench.running.subject import setup
 
 B, H, N, W, D = 2, 2, 11, 8, 16
 SCALE = W**-0.5

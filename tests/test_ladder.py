@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from posbench.base.errors import ConfigError
-from posbench.check.subject import setup
 from posbench.core import evaluation
 from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.core.evaluation import Evaluation
@@ -19,6 +18,7 @@ from posbench.core.extension import Extension
 from posbench.core.row import Row
 from posbench.core.task import EOS, Answers, Batch
 from posbench.running.setup import Setup
+from posbench.running.subject import setup
 
 SMALL = (
     "evaluation.multiples=[1,2]",

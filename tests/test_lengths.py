@@ -10,13 +10,13 @@ import pytest
 from small_runs import made
 
 from posbench.base.errors import ConfigError
-from posbench.check.subject import setup
 from posbench.config.folders import own_names
 from posbench.core.evaluation import Lengths, nearest, true_multiple
 from posbench.core.settings import EvaluationConfig
 from posbench.core.task import Task
 from posbench.running.setup import Setup
 from posbench.running.shared_training import SharedTraining
+from posbench.running.subject import setup
 
 TASKS = own_names("task")
 MULTIPLES = (0.5, 1, 1.25, 1.5, 2, 2.5, 3, 4, 6, 8, 16)

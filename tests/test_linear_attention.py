@@ -16,7 +16,6 @@ from torch import Tensor
 from vectors import dot, linear, sigmoid, softplus
 
 from posbench.base.errors import ConfigError
-from posbench.check.subject import setup
 from posbench.core.attention import Attention, attend, attend_from, dense
 from posbench.encodings.gated_deltanet import GatedDeltaNet
 from posbench.encodings.kimi_delta import KimiDelta, delta_rule
@@ -26,6 +25,7 @@ from posbench.encodings.nope import NoPE
 from posbench.encodings.partial_rope import PartialRoPE
 from posbench.encodings.path_blocked import reflected_in_blocks
 from posbench.encodings.rope import RoPE
+from posbench.running.subject import setup
 
 oracle = pytest.mark.oracle
 KERNEL = 3

@@ -14,7 +14,6 @@ from small_runs import tiny as tiny_run
 from torch import Tensor, nn
 
 from posbench.base.errors import ConfigError, IllegalExtension
-from posbench.check.subject import setup
 from posbench.config.compose import compose
 from posbench.core.encoding import EncodingStack
 from posbench.core.looped import Looped, LoopedStack
@@ -28,6 +27,7 @@ from posbench.extensions.more_loops import MoreLoops
 from posbench.extensions.only import Only
 from posbench.extensions.pi import PI
 from posbench.running.shared_training import SharedTraining
+from posbench.running.subject import setup
 from posbench.running.train import multiplications
 from posbench.sweeping.plan import Refusals
 

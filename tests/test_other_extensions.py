@@ -425,7 +425,7 @@ def test_tables_inside_wrappers_are_extended(extension: Extension) -> None:
 @pytest.mark.parametrize("name", thinned("encoding"))
 def test_whatever_offers_rows_is_affine_in_the_row_of_each_position(name: str) -> None:
     """What the extensions of tables rest on: doubling the table doubles what it changes."""
-    from posbench.check.subject import Subject
+    from posbench.running.subject import Subject
 
     layer = next(Subject(f"encoding={name}").layers())
     if "rows" not in layer.handles:

@@ -6,7 +6,7 @@ import re
 
 from offered import CONF
 
-from posbench.check.subject import setup
+from posbench.running.subject import setup
 
 CHOICES = (CONF.parent / "results/pilots/choices.md").read_text(encoding="utf-8")
 

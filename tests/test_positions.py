@@ -27,7 +27,6 @@ from loops import (
 from torch import Tensor
 
 from posbench.base.errors import ConfigError
-from posbench.check.subject import setup
 from posbench.core.attention import attend
 from posbench.core.encoding import Draw, PositionEncoding, Wrapper
 from posbench.core.scoring import inputs
@@ -43,6 +42,7 @@ from posbench.encodings.random_positions import RandomPositions
 from posbench.encodings.rope import RoPE
 from posbench.encodings.shape import SHAPE
 from posbench.encodings.sinusoidal import Sinusoidal
+from posbench.running.subject import setup
 
 
 def drawn(

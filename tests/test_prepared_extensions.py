@@ -38,7 +38,6 @@ from omegaconf import OmegaConf
 from small_runs import TINY
 
 from posbench.base.errors import ConfigError, IllegalExtension
-from posbench.check.subject import Subject, setup
 from posbench.config.folders import own_names
 from posbench.core.encoding import Draw, EncodingStack, PositionEncoding
 from posbench.core.extension import Extension, FineTuning
@@ -66,6 +65,7 @@ from posbench.extensions.resonance import Resonance
 from posbench.extensions.tuned import Tuned
 from posbench.extensions.yarn import YaRN
 from posbench.running.setup import Setup
+from posbench.running.subject import Subject, setup
 from posbench.tasks.copy import Copy
 
 oracle = pytest.mark.oracle

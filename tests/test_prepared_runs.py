@@ -24,7 +24,6 @@ from small_runs import TINY, made, prepared, ran, tiny, trained, without_seconds
 from torch import Tensor
 
 from posbench.base.errors import ConfigError
-from posbench.check.subject import setup
 from posbench.core.evaluation import Answers, Evaluation
 from posbench.core.extension import EarlyFineTuning, Extension, FineTuning, FrequencyExtension
 from posbench.core.scoring import inputs, loss
@@ -44,6 +43,7 @@ from posbench.running.console import Console
 from posbench.running.scores import table
 from posbench.running.setup import Setup
 from posbench.running.shared_training import SharedTraining
+from posbench.running.subject import setup
 
 oracle = pytest.mark.oracle
 

@@ -16,7 +16,6 @@ from offered import CONF
 from small_runs import prepared, ran, tiny, trained
 
 from posbench.base.errors import ConfigError, Diverged
-from posbench.check.subject import setup
 from posbench.config.compose import compose
 from posbench.config.folders import own_names
 from posbench.core.scoring import logits
@@ -24,6 +23,7 @@ from posbench.core.settings import checked
 from posbench.core.training import Training, fit
 from posbench.core.transformer import Transformer
 from posbench.running import checkpoints as keeping
+from posbench.running.subject import setup
 
 PAPERS = (
     "jelassi2024",

@@ -9,10 +9,10 @@ import torch
 from small_runs import tiny, trained
 
 from posbench.base.errors import ConfigError
-from posbench.check.subject import setup
 from posbench.conf import reference as page
 from posbench.conf.reference import Recipe, recipes
 from posbench.config.methods import methods
+from posbench.running.subject import setup
 
 ROWS = sorted({row for recipe in recipes() for row in recipe.rows})
 ASKED = {

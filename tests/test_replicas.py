@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from posbench.base.errors import ConfigError, Diverged
-from posbench.check.subject import setup
 from posbench.config.folders import own_names
 from posbench.core.scoring import loss
 from posbench.core.training import Curve, Training, fit
@@ -22,6 +21,7 @@ from posbench.running.replicas.curves import OwnCurve
 from posbench.running.replicas.fitting import fit_together
 from posbench.running.replicas.forward import ReplicaBatch, losses, state_of
 from posbench.running.replicas.trainings import CannotReplicate, Replicas
+from posbench.running.subject import setup
 
 TINY = (
     "protocol=smoke",

@@ -11,8 +11,8 @@ import lightning as L
 import pytest
 import torch
 
-from posbench.check.subject import setup
 from posbench.core.training import Curve, Training, fit
+from posbench.running.subject import setup
 
 EVERY = 4
 """Checkpoints are written at steps that are no points of the curve, which has one in six steps."""

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from posbench.check.subject import setup
 from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.core.extension import Extension
 from posbench.core.row import Row
@@ -18,6 +17,7 @@ from posbench.core.task import EOS, Answers
 from posbench.core.training import Training
 from posbench.running.setup import Setup
 from posbench.running.shared_training import SharedTraining
+from posbench.running.subject import setup
 
 
 def small(*words: str) -> Setup:

@@ -12,12 +12,12 @@ import torch
 
 from posbench.base.errors import ConfigError
 from posbench.check.conformance import MODEL_CHANGES
-from posbench.check.subject import setup
 from posbench.core import evaluation
 from posbench.core.settings import EvaluationConfig, ModelConfig, TrainingConfig
 from posbench.core.training import Training, fit
 from posbench.running import memory
 from posbench.running.setup import Setup
+from posbench.running.subject import setup
 
 SMALL = (
     "protocol=smoke",

@@ -13,13 +13,13 @@ from offered import thinned
 from small_runs import TINY
 
 from posbench.base.errors import PosbenchError
-from posbench.check.subject import Subject
 from posbench.config.compose import compose, composing
 from posbench.running import run as running
 from posbench.running.console import Console
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.running.shapes import refuse_wrong_shapes
+from posbench.running.subject import Subject
 from posbench.running.together import train_together
 
 MISSHAPEN = {

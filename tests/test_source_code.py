@@ -20,7 +20,6 @@ from posbench.base.errors import ConfigError
 from posbench.boards.measured import Measured, more_context
 from posbench.boards.tables import context_parts
 from posbench.check.conformance_of_tasks import SUITE, ChosenTask
-from posbench.check.subject import setup
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.config.identity import identify
@@ -29,6 +28,7 @@ from posbench.core.scoring import answers, inputs
 from posbench.core.task import BOS, EOS, FIRST_SYMBOL, SEP, Batch
 from posbench.records import tables
 from posbench.records.record import Record
+from posbench.running.subject import setup
 from posbench.showing.pages import Chapter
 from posbench.statistics.context import between, difference, sums
 from posbench.tasks import source_code

@@ -24,10 +24,10 @@ from task_oracles import (
 )
 
 from posbench.base.errors import ConfigError
-from posbench.check.subject import setup
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.core.task import MARK, SEP
+from posbench.running.subject import setup
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -22,7 +22,6 @@ from small_runs import prepared, ran, tiny, trained
 from posbench.base.errors import ConfigError, Diverged, Terminated
 from posbench.boards.measured import Measured
 from posbench.boards.remarks import remarks
-from posbench.check.subject import setup
 from posbench.config import provenance
 from posbench.core.batches import everywhere, joined, packed, shifted, training_batch
 from posbench.core.evaluation import Evaluation
@@ -35,6 +34,7 @@ from posbench.extensions.finetuned import FineTuned
 from posbench.records import files, tables
 from posbench.running import checkpoints as keeping
 from posbench.running.shared_training import SharedTraining
+from posbench.running.subject import setup
 from posbench.running.train import multiplications
 from posbench.tasks.copy import Copy
 from posbench.tasks.repeat_token import repeated

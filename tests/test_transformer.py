@@ -11,7 +11,6 @@ from loops import HEADS, WIDTH, N, call, everywhere, loop, oracle, outputs, same
 from torch import Tensor
 
 from posbench.base.errors import ConfigError
-from posbench.check.subject import setup
 from posbench.core.attention import Attention, attend, dense
 from posbench.core.encoding import EncodingStack
 from posbench.core.layers import QKNorm, ShortConv
@@ -22,6 +21,7 @@ from posbench.encodings.rope import RoPE
 from posbench.encodings.short_conv import PARTS, Convolved
 from posbench.extensions.pi import PI
 from posbench.position import Position, Sizes
+from posbench.running.subject import setup
 
 
 @pytest.mark.parametrize(("heads", "head_width", "width"), [(3, 5, 8), (1, 8, 8), (4, 8, 16)])

@@ -14,7 +14,6 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from posbench.base.errors import ConfigError, IllegalExtension
-from posbench.check.subject import setup
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.core.attention import Attention, attend, dense
@@ -30,6 +29,7 @@ from posbench.extensions.log_floor import LogFloor
 from posbench.extensions.only import Only
 from posbench.extensions.pi import PI
 from posbench.extensions.yarn import YaRN
+from posbench.running.subject import setup
 
 oracle = pytest.mark.oracle
 LONG = 25  # tokens, of which the windows below hold a part

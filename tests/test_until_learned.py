@@ -19,7 +19,6 @@ from processes import checkpoint_folder, started, succeeded
 from small_runs import kept, trained
 
 from posbench.base.errors import ConfigError
-from posbench.check.subject import setup
 from posbench.config.compose import compose
 from posbench.core.settings import TrainingConfig, Until
 from posbench.core.training import Curve, Training, fit
@@ -32,6 +31,7 @@ from posbench.running.console import Console
 from posbench.running.replicas.trainings import CannotReplicate, Replicas
 from posbench.running.run_spec import RunSpec
 from posbench.running.shared_training import SharedTraining
+from posbench.running.subject import setup
 
 USUAL = TrainingConfig(
     min_length=1, max_length=9, steps=12_000, warmup_steps=100, validate_every=50, until=Until()

@@ -292,7 +292,7 @@ class YamlOfClass:
 
     def constants(self) -> list[str]:
         """Sizes that the YAML fixes, and the model of the checks has otherwise."""
-        from posbench.check.subject import HEADS, MODEL, WIDTH
+        from posbench.running.subject import HEADS, MODEL, WIDTH
 
         model = {"width": MODEL, "num_heads": HEADS, "head_width": WIDTH}
         return constructors.constants(self.node, model, self.file)

@@ -14,7 +14,12 @@ from torch import Tensor
 
 from posbench.base.errors import ConfigError
 from posbench.check import contract, declarations, paths
-from posbench.check.subject import (
+from posbench.check.suite import Suite
+from posbench.core.encoding import PositionEncoding
+from posbench.core.scoring import inputs, loss
+from posbench.core.streams import stream_seed
+from posbench.running.setup import Setup
+from posbench.running.subject import (
     CPU_HEAD,
     EXACT,
     HEADS,
@@ -29,11 +34,6 @@ from posbench.check.subject import (
     require,
     setup,
 )
-from posbench.check.suite import Suite
-from posbench.core.encoding import PositionEncoding
-from posbench.core.scoring import inputs, loss
-from posbench.core.streams import stream_seed
-from posbench.running.setup import Setup
 
 # -- does every setting count, those of the encoding and those of the model around -----------------
 

@@ -19,7 +19,15 @@ from torch import Tensor
 from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.base.wording import closest
 from posbench.check import contract, paths
-from posbench.check.subject import (
+from posbench.check.suite import NotAsked, Suite
+from posbench.config.folders import own_names
+from posbench.config.options import options
+from posbench.core.encoding import EncodingStack, PositionEncoding
+from posbench.core.extension import Extension, ExtensionWrapper, FrequencyExtension
+from posbench.core.looped import applied
+from posbench.core.transformer import Transformer
+from posbench.running.setup import Setup
+from posbench.running.subject import (
     CPU_HEAD,
     EXACT,
     HEADS,
@@ -32,14 +40,6 @@ from posbench.check.subject import (
     require,
     setup,
 )
-from posbench.check.suite import NotAsked, Suite
-from posbench.config.folders import own_names
-from posbench.config.options import options
-from posbench.core.encoding import EncodingStack, PositionEncoding
-from posbench.core.extension import Extension, ExtensionWrapper, FrequencyExtension
-from posbench.core.looped import applied
-from posbench.core.transformer import Transformer
-from posbench.running.setup import Setup
 
 HOSTS = ("rope", "learned", "alibi", "nope", "sliding_window", "rope model.loops=2")
 """They offer every handle of posbench, and a window; encodings of the user, tried after them, may

@@ -13,12 +13,12 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from posbench.base.errors import ConfigError
-from posbench.check.subject import require
 from posbench.check.suite import NotAsked, Suite
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.core.settings import checked
 from posbench.core.task import BOS, EOS, MARK, NOISE, PAD, SEP, Batch, Task
+from posbench.running.subject import require
 
 WORDS = {"BOS": BOS, "SEP": SEP, "EOS": EOS, "MARK": MARK, "NOISE": NOISE, "PAD": PAD, ".": NOISE}
 SAMPLES = 2_000

@@ -11,7 +11,10 @@ from torch import Tensor
 
 from posbench.check import counting, devices
 from posbench.check.paths import moved
-from posbench.check.subject import (
+from posbench.core.attention import Attention, attend, dense
+from posbench.core.encoding import Draw, PositionEncoding
+from posbench.running import shapes
+from posbench.running.subject import (
     EXACT,
     HEADS,
     WIDTH,
@@ -25,9 +28,6 @@ from posbench.check.subject import (
     random_tokens,
     require,
 )
-from posbench.core.attention import Attention, attend, dense
-from posbench.core.encoding import Draw, PositionEncoding
-from posbench.running import shapes
 
 ROWS, PLACES = 3, 9  # of a batch; unlike the number of heads, so that neither passes for the other
 INPUTS = ("q", "k", "v", "x", "q_pos", "k_pos", "segments")

@@ -7,10 +7,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posbench.check.subject import HEADS, WIDTH
 from posbench.core.attention import Attention
 from posbench.core.encoding import Draw, PositionEncoding
 from posbench.running import shapes
+from posbench.running.subject import HEADS, WIDTH
 
 COUNTING = frozenset(
     {

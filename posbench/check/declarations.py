@@ -11,7 +11,10 @@ import torch
 from posbench.base.errors import IllegalExtension, PosbenchError
 from posbench.base.wording import closest
 from posbench.check import counting
-from posbench.check.subject import (
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import ExtensionWrapper
+from posbench.core.frequencies import Frequencies
+from posbench.running.subject import (
     EXACT,
     Broken,
     Subject,
@@ -21,9 +24,6 @@ from posbench.check.subject import (
     random_tokens,
     require,
 )
-from posbench.core.encoding import PositionEncoding
-from posbench.core.extension import ExtensionWrapper
-from posbench.core.frequencies import Frequencies
 
 LONGEST = 256
 """Tokens of the longest sequence in which a class may begin to count them."""

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posbench.check.subject import (
+from posbench.core.attention import Attention, attend, dense
+from posbench.running.subject import (
     Subject,
     call,
     require,
 )
-from posbench.core.attention import Attention, attend, dense
 
 ROUNDINGS = {"root mean square": 2.5, "largest": 3.0}
 """How far outputs in bfloat16 may be off, in units of what rounding the inputs alone does to them.

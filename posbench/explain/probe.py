@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from posbench.check.subject import Subject
 from posbench.core.attention import Attention
 from posbench.core.encoding import EncodingStack, PositionEncoding
+from posbench.running.subject import Subject
 
 HEADS, WIDTH, DRAWS = 4, 32, 16
 SIZES = (

@@ -48,10 +48,10 @@ def train(run: str) -> tuple[str, float]:
     """The digest of the trained weights, and CPU seconds of the steps."""
     import torch
 
-    from posbench.check.subject import setup
     from posbench.config.compose import composing
     from posbench.core.scoring import loss
     from posbench.core.training import Training
+    from posbench.running.subject import setup
 
     torch.set_num_threads(1)
     method, _, task = run.partition(" on ")

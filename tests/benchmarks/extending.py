@@ -21,11 +21,11 @@ from pathlib import Path
 
 import torch
 
-from posbench.check.subject import setup
 from posbench.config.compose import composing
 from posbench.config.options import content
 from posbench.core import evaluation
 from posbench.core.training import Training, fit
+from posbench.running.subject import setup
 
 EXTENSIONS = [
     "direct",

@@ -19,12 +19,12 @@ import hydra
 import torch
 
 from posbench.base.errors import ConfigError
-from posbench.check.subject import setup
 from posbench.config.compose import register
 from posbench.config.folders import own_names
 from posbench.core.batches import training_batch
 from posbench.core.scoring import loss
 from posbench.core.training import Batches, Training
+from posbench.running.subject import setup
 
 ROUNDS, STEPS = 7, Batches.AT_ONCE
 TARGET = Path(__file__).parent / "GENERATORS.md"

@@ -30,7 +30,6 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from posbench.check.paths import moved
-from posbench.check.subject import Subject, call, setup
 from posbench.config.compose import composing
 from posbench.core.attention import attend, dense
 from posbench.core.scoring import Inputs, loss
@@ -39,6 +38,7 @@ from posbench.records import files
 from posbench.running.replicas.forward import ReplicaBatch
 from posbench.running.replicas.trainings import Replicas
 from posbench.running.setup import Setup
+from posbench.running.subject import Subject, call, setup
 from posbench.sweeping.requests import request
 
 PAGE = Path(__file__).parent / "GPU.md"

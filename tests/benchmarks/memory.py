@@ -24,11 +24,11 @@ from pathlib import Path
 import torch
 
 from posbench.base.errors import PosbenchError
-from posbench.check.subject import Subject
 from posbench.config.compose import composing
 from posbench.config.folders import own_names
 from posbench.core.encoding import Draw
 from posbench.running.setup import Setup
+from posbench.running.subject import Subject
 
 MIB = 2**20
 PAGE = Path(__file__).parent / "MEMORY.md"

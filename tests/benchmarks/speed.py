@@ -39,7 +39,6 @@ from browser import Page, browsing
 from browser import found as browser
 from torch import Tensor, nn
 
-from posbench.check.subject import setup
 from posbench.config.compose import compose, composing
 from posbench.config.folders import own_names
 from posbench.core.scoring import Inputs, loss
@@ -52,6 +51,7 @@ from posbench.running.prepare import quiet
 from posbench.running.replicas.trainings import Replicas
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
+from posbench.running.subject import setup
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = Path(__file__).parent / "SPEED.md"

@@ -16,11 +16,11 @@ import time
 import hydra
 import torch
 
-from posbench.check.subject import setup
 from posbench.config.compose import register
 from posbench.config.folders import own_names
 from posbench.core.scoring import loss
 from posbench.core.training import Training
+from posbench.running.subject import setup
 
 ROUNDS, STEPS = 7, 5
 

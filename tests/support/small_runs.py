@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from posbench.base.content_hash import content_hash
-from posbench.check.subject import setup
 from posbench.config.compose import Composition, compose
 from posbench.config.identity import Identity
 from posbench.config.names import MethodName, Name
@@ -17,6 +16,7 @@ from posbench.running.console import Console
 from posbench.running.prepare import Prepared, preparation_for
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
+from posbench.running.subject import setup
 from posbench.running.train import Trained, train
 
 TINY = (

@@ -1,4 +1,4 @@
-"""The subject of a check, an encoding that the command line chooses, and small calls on it."""
+"""An untrained encoding that the command line chooses, for checks and drawings, and small calls."""
 
 from __future__ import annotations
 
