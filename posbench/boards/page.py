@@ -90,7 +90,8 @@ def generate(
     more = [*findings.contrast_parts(board, asked), *context_parts(measured)]
     usual = standings[0].part.protocol if standings else ""
     tasks = [] if asked else list(task_parts(measured, board, usual))
-    drawn = opening.picture(asked[0], file="opening.svg") if asked else None
+    shown_first = findings.first_compared(asked) or next(iter(asked), None)
+    drawn = opening.picture(shown_first, file="opening.svg") if shown_first else None
     text = Page(
         "posbench board",
         [
@@ -124,15 +125,25 @@ def generate(
 
 LARGEST = 1_000_000
 """Bytes of what a folder says of itself."""
-BOARDS = {"Encodings": "main", "Extensions": "extensions", "Real models": "pretrained"}
-"""The published boards, by what they rank; their folders are beside each other."""
+BOARDS = {
+    "Encodings": "main",
+    "Extensions": "extensions",
+    "One factor for all lengths": "served",
+    "Windows of extensions": "windows",
+    "Tasks": "tasks",
+    "Real models": "pretrained",
+}
+"""The published boards, by what they ask about; their folders are beside each other."""
+
+
+HERE_ITSELF = "#tables"
 
 
 def boards_beside(folder: Path) -> dict[str, str]:
     """The pages of published boards beside a folder, relative to it."""
     here = folder.resolve()
     return {
-        title: "#tables" if here.name == name else f"../{name}/leaderboard.html"
+        title: HERE_ITSELF if here.name == name else f"../{name}/leaderboard.html"
         for title, name in BOARDS.items()
         if (here.parent / name / "leaderboard.html").is_file()
     }
@@ -193,11 +204,20 @@ def document(
     """
     asked = any(each.part.rows.about for each in standings)
     title, own, said, foot = "Leaderboard", "", [], MADE
+    boards_of = boards_beside(folder) if folder else {}
     if focus is not None:
         title, own, said, foot = focus.title, focus.row, [*focus.said], MADE_BY_COMPARE
-    elif asked:
-        title = f"Board {board.name}"
-    lead = [*measured_on(measured, standings), *([TO_ITS_ROW] if own else [])]
+    else:
+        about_what = "".join(
+            f": {name.lower()}" for name, href in boards_of.items() if href == HERE_ITSELF
+        )
+        title = f"{f'Board {board.name}' if asked else title}{about_what}"
+    shown_first = findings.first_compared(standings) or next(iter(standings), None)
+    lead = [
+        *(question(board) if asked and focus is None else []),
+        *(measured_on(measured, shown_first) if shown_first else []),
+        *([TO_ITS_ROW] if own else []),
+    ]
     usual = standings[0].part.protocol if standings else ""
     tasks = list(task_parts(measured, board, usual, own))
     data = page_data.content(
@@ -221,10 +241,10 @@ def document(
             *([] if doors else findings.headline(standings)),
         ],
         doors=doors,
-        beside=boards_beside(folder) if folder else {},
+        beside=boards_of,
         about=about,
         notes=notes,
-        picture=opening.picture(standings[0], own) if standings else None,
+        picture=opening.picture(shown_first, own) if shown_first else None,
         guide=MEANINGS,
         defined=[*fixed_before(board), *changes_of(board)] if asked else [],
         style=_beside("leaderboard.css") + _beside("opening.css"),
@@ -240,11 +260,15 @@ def _beside(name: str) -> str:
 TO_ITS_ROW = Markdown("[To its row](#own)")
 
 
-def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
+def question(board: Board) -> list[str]:
+    """What the board asks, if it says so in one paragraph. Longer texts say how it was made, and
+    are below.
+    """
+    return [] if "\n\n" in board.about else [each for each in [board.about.strip()] if each]
+
+
+def measured_on(measured: Measured, first: Ranked) -> list[str]:
     """What was measured on what, and how a score is read: before any number."""
-    if not standings:
-        return []
-    first = standings[0]
     runs, known = first.part.runs, measured.lengths
     of_runs = known[known["protocol_name"] == first.part.protocol]
     of_runs = of_runs[of_runs["task_name"].isin(first.tasks)]
@@ -256,7 +280,9 @@ def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
     trained = is_pretrained(first.kind)
     model = "Each model is a small transformer of"
     if trained:
-        model = "Others trained the model, which has"
+        models = sorted({row.partition("@")[2] for row in first.known} - {""})
+        named = f" {models[0]}," if len(models) == 1 else ","
+        model = f"Others trained the model{named} which has"
     unit, solve = ("sample", "are answered") if trained else ("training", "solve their task")
     rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
     return [
