@@ -331,7 +331,8 @@ def test_a_full_disk_is_a_sentence(
 def test_runs_that_differ_have_pages_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    explained = page.Explained("rope", "passkey", "score", "posbench", [], [], made())
+    rows = record("rope", {1: 1.0, 2: 0.5}).rows
+    explained = page.Explained("rope", "passkey", "score", "posbench", rows, [], made())
     monkeypatch.setattr(command, "_explained", lambda asked, own: explained)
     asked = ["seed=0", "seed=1", "training.steps=3", "encoding.base=5", "task.key_length=2"]
     for words in asked:

@@ -511,6 +511,19 @@ def test_the_map_is_as_wide_as_its_last_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("longest", "said"),
+    [
+        (8, "test 8 times as many."),
+        (32, "test 32 times as many, of which areas count those up to 8"),
+    ],
+)
+def test_a_page_says_how_long_the_longest_test_is(tmp_path: Path, longest: int, said: str) -> None:
+    scores = {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.7, longest: 0.6}
+    page = write(tmp_path, record("rope", scores)).read_text(encoding="utf-8")
+    assert said in page[: page.index("</header>")]
+
+
+@pytest.mark.parametrize(
     ("rows", "drawn"),
     [
         (["rope", "rope+pi", "rope (encoding.base=5)"], ["rope", "+pi", "(base=5)"]),

@@ -285,9 +285,13 @@ def measured_on(measured: Measured, first: Ranked) -> list[str]:
         model = f"Others trained the model{named} which has"
     unit, solve = ("sample", "are answered") if trained else ("training", "solve their task")
     rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
+    farthest = float(of_runs["multiple"].max())
+    more = f", of which areas count those up to {first.longest:g} times" * (
+        farthest > first.longest
+    )
     return [
         f"{model} about {size:,} parameters. Its longest training sequence has {positions}, and "
-        f"its longest test {first.longest:g} times as many. “{first.part.title}” has {rows}, "
+        f"its longest test {farthest:g} times as many{more}. “{first.part.title}” has {rows}, "
         f"{tasks} and {counted(len(runs), unit)}.",
         f"“Learned” is the share of a row's {unit}s that {solve} at the training length. “Reaches” "
         f"says how far those go: the area under their score from 1x to {first.longest:g}x, where 1 "

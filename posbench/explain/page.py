@@ -263,7 +263,8 @@ def measured_on(explained: Explained) -> str:
 
 def kept(explained: Explained) -> str:
     """Where a method stops, in a sentence."""
-    scores = {row.multiple: row.score for row in explained.rows if row.multiple >= 1}
+    known = [row for row in explained.rows if row.multiple >= 1] or explained.rows
+    scores = {row.multiple: row.score for row in known}
     first, last = min(scores), max(scores)
     lost = [at for at in sorted(scores) if scores[at] < STOPPED * scores[first]]
     if lost:
