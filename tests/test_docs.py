@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 import torch
@@ -359,6 +360,13 @@ def test_the_site_is_built_without_a_warning_and_asks_for_nothing(tmp_path: Path
     for name in ("index.html", "reference/extensions.html"):
         asked = re.findall(r'(?:src|href)="(https?://[^"]+)"', (tmp_path / name).read_text())
         assert [each for each in asked if "arxiv.org" not in each] == []
+    pages = [each for each in tmp_path.rglob("*.html") if each.name != "404.html"]
+    links = {
+        (each.parent / unquote(link)).resolve()
+        for each in pages
+        for link in re.findall(r'(?:src|href)="(?![a-z]+:)([^"#?]+)', each.read_text())
+    }
+    assert len(links) > 50 and [each for each in links if not each.exists()] == []
 
 
 # -- numbers ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from making import record
 from torch import Tensor
 
 from posbench.base.errors import PosbenchError
@@ -226,10 +227,17 @@ def test_interpolated_positions_turn_no_pair_further_than_training_did() -> None
 
 def test_the_page_has_both_methods_their_sentences_and_no_bare_label() -> None:
     explained = [
-        page.Explained(label, "passkey", "score", "python -m posbench", [], [], made())
-        for label in ("rope", "<b>x</b>")
+        page.Explained(label, "passkey", "score", "python -m posbench", rows, [], made())
+        for label, rows in (
+            ("rope", record("rope", {1: 1.0, 2: 0.51, 4: 0.49, 8: 0.6}).rows),
+            ("<b>x</b>", record("rope", {1: 0.8, 2: 0.41, 4: 0.41}).rows),
+        )
     ]
     text = page.html(explained)
+    above = text[: text.index("</header>")]
+    assert "trained on passkey" in above and "8 times those of training" in above
+    assert "rope has lost more than half of its score at 4x." in above
+    assert "keeps at least half of its score up to 4x." in above
     assert "<b>x</b>" not in text and "&lt;b&gt;x&lt;/b&gt;" in text
     assert text.count("score is 1.00 at 1x") == 2 and text.count("<svg") == 3
     assert page.html(explained) == text
@@ -323,7 +331,8 @@ def test_a_full_disk_is_a_sentence(
 def test_runs_that_differ_have_pages_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    explained = page.Explained("rope", "passkey", "score", "posbench", [], [], made())
+    rows = record("rope", {1: 1.0, 2: 0.5}).rows
+    explained = page.Explained("rope", "passkey", "score", "posbench", rows, [], made())
     monkeypatch.setattr(command, "_explained", lambda asked, own: explained)
     asked = ["seed=0", "seed=1", "training.steps=3", "encoding.base=5", "task.key_length=2"]
     for words in asked:

@@ -109,6 +109,22 @@ def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     assert line.endswith("[Encodings](leaderboard.md#encodings)")
 
 
+def test_what_all_rows_extend_is_said_to_those_who_have_a_trained_model() -> None:
+    """Two hosts with extensions: neither is an encoding that somebody would train."""
+    text = BOARD.replace(
+        "wider:",
+        "both:\n    encodings: [rope, nope]\n    extensions: [pi]\n    seeds: [10, 11]\n  wider:",
+    )
+    of = definition.read(text, "small")
+    found = runs({"rope": 0.3, "nope": 0.8}, extension="pi")
+    [mine, *_] = [each for each in standings(found, of) if each.part.title == "Both"]
+    assert mine.part.is_extended and not mine.part.is_of_a_host
+    assert said(found, of)[4] == "## Which extension"
+    doors = findings.doors([mine])
+    assert list(doors) == ["I have a trained model", "I have a method of my own"]
+    assert doors["I have a trained model"][0].startswith("Both: nope_pi reaches furthest among 2")
+
+
 def test_a_row_that_did_not_learn_a_task_is_not_punished_for_it(everything: list[Record]) -> None:
     [first, *_] = standings(without(everything, "nope", "copy"))
     assert first.placed[0] == "nope" and first.summary.loc["nope", "learned"] == 0.75

@@ -107,6 +107,8 @@ def test_a_page_leads_to_the_published_boards_beside_it(tmp_path: Path, board: s
     above = page[: page.index("</header>")]
     assert f'href="../{other}/leaderboard.html"' in above
     assert above.index("<nav") < above.index("“Learned” is the share") and "“Reaches”" in above
+    what = {"main": "encodings", "extensions": "extensions"}[board]
+    assert re.search(rf"<h1>\w[\w ]*: {what}</h1>", above), "the title says what is ranked"
 
 
 def test_what_follows_is_said_to_each_reader_with_a_link(folder: Path) -> None:
@@ -482,6 +484,22 @@ def test_the_map_shows_what_was_learned_what_was_not_and_what_was_not_run() -> N
     assert 'class="own"' in map_of(zero_shot, "rope")
 
 
+def test_a_page_opens_with_the_first_section_that_compares_rows(tmp_path: Path) -> None:
+    """One row, and beside it, in another class, two; the areas end at 4x."""
+    made = [
+        changed(record(name, {1: 1.0, 2: low, 4: low}), {"method_class": kind})
+        for name, low, kind in (
+            ("nope", 0.9, "zero-shot"),
+            ("rope", 0.5, "tuned"),
+            ("t5", 0.4, "tuned"),
+        )
+    ]
+    page = write(tmp_path, *made)
+    above, _, _ = page.read_text(encoding="utf-8").partition('id="tables"')
+    assert "“Tuned, protocol cpu” has 2 rows" in above and ">rope</text>" in above
+    assert [each["longest"] for each in held_by(page)["sections"]] == [4.0, 4.0]
+
+
 def test_the_map_is_as_wide_as_its_last_name() -> None:
     long = [changed(each, {"task.name": "z" * 30}) for each in some_records()]
     for made, more in ((some_records(), 0), (long, 30)):
@@ -490,6 +508,47 @@ def test_the_map_is_as_wide_as_its_last_name() -> None:
         width = int(re.findall(r'viewBox="0 0 (\d+) ', drawn)[0])
         last = float(re.findall(r"translate\((\d+)", drawn)[-1])
         assert width >= last + max(25, more * 5)
+
+
+@pytest.mark.parametrize(
+    ("longest", "said"),
+    [
+        (8, "test 8 times as many."),
+        (32, "test 32 times as many, of which areas count those up to 8"),
+    ],
+)
+def test_a_page_says_how_long_the_longest_test_is(tmp_path: Path, longest: int, said: str) -> None:
+    scores = {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.7, longest: 0.6}
+    page = write(tmp_path, record("rope", scores)).read_text(encoding="utf-8")
+    assert said in page[: page.index("</header>")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "drawn"),
+    [
+        (["rope", "rope+pi", "rope (encoding.base=5)"], ["rope", "+pi", "(base=5)"]),
+        (
+            ["a+b (extension.window=${positions:0.25})", "a+c (extension.near=1, extension.k=2)"],
+            ["+b (window=0.25)", "+c (near=1, k=2)"],
+        ),
+        (["pi@model", "direct@model"], ["pi", "direct"]),
+        (["rope+pi", "rope_short_base+pi"], ["rope+pi", "rope_short_base+pi"]),
+        (["rope+pi"], ["rope+pi"]),
+    ],
+)
+def test_the_map_leaves_out_what_all_names_share(rows: list[str], drawn: list[str]) -> None:
+    assert opening.drawn_names(rows) == drawn
+
+
+@pytest.mark.slow
+def test_curves_are_called_as_in_the_map(page: Page) -> None:
+    for rows in (["a", "a+b (extension.window=${positions:0.25})"], ["pi@m", "ntk@m"], ["a", "b"]):
+        assert page.run(f"short({json.dumps(rows)})") == opening.drawn_names(rows)
+
+
+def test_no_line_ends_between_a_number_and_percent(text: str) -> None:
+    said = re.sub(r"<(script|style|title|table).*?</\1>|<[^>]*>", "", text, flags=re.S)
+    assert "95\N{NO-BREAK SPACE}%" in said and not re.search(r"\d %", said)
 
 
 def uneven_records() -> list[Record]:
@@ -612,6 +671,11 @@ def test_columns_are_chosen_in_all_ranked_tables(page: Page) -> None:
     headings = "all('.ranked thead')[0].innerText.split(/\\s*\\t/).filter(Boolean)"
     before, [first] = page.run(visible), page.run(f"[{headings}]")
     page.click("#columns summary")
+    page.run("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    ends = page.run(
+        "['#columns > div', '#controls'].map(name => one(name).getBoundingClientRect().bottom)"
+    )
+    assert ends[0] <= ends[1], "the list covers no heading"
     page.click("#columns input[value=learned]")
     assert page.run(visible) == [[count - 1 for count in counts] for counts in before]
     assert page.run(headings) == [name for name in first if name != "learned"]
@@ -650,6 +714,15 @@ def test_a_row_opens_with_the_keyboard_and_closes(page: Page) -> None:
     page.run("one('tr.open button').focus()")
     page.press("Enter")
     assert page.run("one('tr.detail')") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("long", [False, True])
+def test_a_formula_that_is_too_wide_is_reached_by_the_keyboard(page: Page, long: bool) -> None:
+    words = "x" * (2000 if long else 1)
+    page.run(f"for (const name in D.texts) D.texts[name] = '<p><math><mi>{words}</mi></math></p>'")
+    page.run("toggle(lines[0].line, true)")
+    assert page.run("one('tr.detail .formula').tabIndex") == (0 if long else -1)
 
 
 @pytest.mark.slow

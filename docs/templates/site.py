@@ -20,6 +20,8 @@ from posbench.showing.pages import mathml
 ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = "repository"
 """Where copies of files outside of docs/ are in the site."""
+HIDDEN, SHOWN = re.compile(r"^\."), "dot-"
+"""A name with a dot before it, which MkDocs leaves out, and what it has instead."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.M | re.S)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(?!\s)([^$\n]+?)(?<!\s)\$", re.S)
@@ -33,7 +35,8 @@ def place(path: str) -> str:
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     code = Path(path).suffix in CODE
-    return f"{OUTSIDE}/{path}{'.md' if code else ''}"
+    seen = "/".join(HIDDEN.sub(SHOWN, part) for part in path.split("/"))
+    return f"{OUTSIDE}/{seen}{'.md' if code else ''}"
 
 
 def origin(uri: str) -> str:
@@ -41,6 +44,7 @@ def origin(uri: str) -> str:
     if not uri.startswith(f"{OUTSIDE}/"):
         return f"docs/{uri}"
     path = uri.removeprefix(f"{OUTSIDE}/")
+    path = "/".join(re.sub(f"^{SHOWN}", ".", part) for part in path.split("/"))
     inner = path.removesuffix(".md")
     return inner if path != inner and Path(inner).suffix in CODE else path
 

@@ -32,6 +32,7 @@ from posbench.showing.table import (
     span,
 )
 from posbench.statistics import standings
+from posbench.statistics.aggregates import is_pretrained
 from posbench.statistics.correlation import over_rows, rank_correlation
 from posbench.statistics.effects import Fitted
 from posbench.statistics.standings import SIGNIFICANT
@@ -56,11 +57,11 @@ Code = Callable[[str], str]
 
 def page(board: Board, found: Sequence[Ranked]) -> Page | None:
     """The findings, part by part; None where no two rows can be compared."""
-    hosted = [each for each in found if each.part.is_of_a_host]
-    rest = [each for each in found if not each.part.is_of_a_host]
+    extended = [each for each in found if each.part.is_extended]
+    rest = [each for each in found if not each.part.is_extended]
     sections = {
-        "Which encoding": [_linked(said, each) for each in rest for said in answer(each, code)],
-        "Which extension": [_linked(said, each) for each in hosted for said in answer(each, code)],
+        title: [_linked(said, each) for each in standings for said in answer(each, code)]
+        for title, standings in (("Which encoding", rest), ("Which extension", extended))
     }
     if not any(sections.values()):
         return None
@@ -98,7 +99,7 @@ def headline(found: Sequence[Ranked]) -> Iterator[str]:
     """The answer of a board in a few sentences: which encoding reaches furthest, what is below the
     table, and which extension of each host reaches furthest at the longest length.
     """
-    first = next((each for each in found if len(each.known) > 1), None)
+    first = first_compared(found)
     if first is None:
         yield "No two rows can be compared yet."
         return
@@ -106,10 +107,16 @@ def headline(found: Sequence[Ranked]) -> Iterator[str]:
     yield from of_models(first, found)
 
 
+def first_compared(found: Sequence[Ranked]) -> Ranked | None:
+    """The first section in which rows can be compared."""
+    return next((each for each in found if len(each.known) > 1), None)
+
+
 def from_scratch(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
     """What follows for a model that is trained from scratch."""
     if first.placed and not first.part.is_of_a_host:
-        yield _furthest(first, str, short=True)
+        named = dict(zip(first.known, short_names(first.known), strict=True))
+        yield _furthest(first, lambda row: named.get(row, row), short=True)
     mine = _of_one_kind(first, found)
     few = [said for each in mine if not each.part.is_of_a_host for said in _higher(each, str)]
     if few:
@@ -122,8 +129,17 @@ def from_scratch(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
 def of_models(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
     """What follows for a model that is trained already."""
     for each in _of_one_kind(first, found):
-        if each.part.is_of_a_host and len(each.known) > 1:
+        if len(each.known) < 2 or not each.part.is_extended:
+            continue
+        if each.part.is_of_a_host:
             yield from _at_lengths(each, LENGTHS[-1:], str, short=True)
+        elif each.placed:
+            row = each.placed[0]
+            line = each.summary.loc[row]
+            yield (
+                f"{each.part.title}: {row} reaches furthest among "
+                f"{counted(len(each.placed), 'row')}, {number(line['reaches'])}{bounds(line)}."
+            )
 
 
 OF_A_METHOD = (
@@ -134,13 +150,14 @@ OF_A_METHOD = (
 
 def doors(standings: Sequence[Ranked]) -> dict[str, list[str]]:
     """What follows for three readers, with links to the sections that say more."""
-    first = next((each for each in standings if len(each.known) > 1), None)
+    first = first_compared(standings)
     if first is None:
         return {}
-    hosted = [each for each in standings if each.part.is_of_a_host]
+    extended = [each for each in standings if each.part.is_extended]
+    scratch = [] if first.part.is_extended else [*from_scratch(first, standings), _links([first])]
     found: dict[str, list[str]] = {
-        "I train from scratch": [*from_scratch(first, standings), _links([first])],
-        "I have a trained model": [*of_models(first, standings), _links(hosted)],
+        "I train from scratch": scratch,
+        "I have a trained model": [*of_models(first, standings), _links(extended)],
         "I have a method of my own": [*OF_A_METHOD],
     }
     return {title: said for title, said in found.items() if len(said) > 1}
@@ -312,9 +329,10 @@ def _on(standing: Ranked, row: str) -> str:
     """On how many tasks, and of how many trainings."""
     line, runs = standing.summary.loc[row], standing.part.runs
     learned = runs.loc[runs["row"] == row, "learned"]
+    unit = "sample" if is_pretrained(standing.kind) else "training"
     return (
         f"on {line['tasks']:.0f} of {counted(len(standing.tasks), 'task')}, learned by "
-        f"{int(learned.sum())} of {counted(len(learned), 'training')}"
+        f"{int(learned.sum())} of {counted(len(learned), unit)}"
     )
 
 

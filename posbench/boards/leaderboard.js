@@ -25,7 +25,7 @@ const number = (value, digits = 2) => {
   return text.replace(/^(-?)0\./, "$1.");
 };
 // A name that may break where its parts meet.
-const broken = name => name.split(/(?<=[_+\-,])/).flatMap((part, k) => k ? [document.createElement("wbr"), part] : [part]);
+const broken = name => name.split(/(?<=[_+\-,=@])/).flatMap((part, k) => k ? [document.createElement("wbr"), part] : [part]);
 const option = (value, text) => el("option", { value }, text);
 const labelled = (text, field) => el("label", {}, text, field);
 
@@ -53,10 +53,17 @@ function spread(wanted, apart, bottom) {
   for (let k = found.length - 1; k >= 0; k--) { found[k] = Math.min(found[k], limit); limit = found[k] - apart; }
   return found;
 }
+// Names beside curves: without a model or a host that all have, and settings without their group.
+function short(names) {
+  const all_ = pattern => names.length > 1 && new Set(names.map(name => name.match(pattern)?.[0] ?? "")).size === 1;
+  const model = all_(/@.*$/), host = all_(/^[^+ ]*/);
+  return names.map(name => ((host && name.replace(/^[^+ ]*/, "")) || name).replace(model ? /@.*$/ : "", "")
+    .replace(/(\(|, )(?:encoding|extension)\./g, "$1").replace(/\$\{positions:([\d.]+)\}/g, "$1").trim());
+}
 // curves: {label, points, look (null: faint), title}; a small one has no names and no axis titles.
 function chart(curves, { small = false, label = "score", names = true } = {}) {
   const width = small ? 220 : narrow() ? 380 : 720, height = small ? 130 : narrow() ? 280 : 360, named = names && !small;
-  const [left, right, top, bottom] = small ? [24, 8, 6, 18] : [42, named ? 190 : 16, 10, 40];
+  const [left, right, top, bottom] = small ? [24, 8, 6, 18] : [42, named ? 200 : 16, 10, 40];
   const xs = curves.flatMap(curve => curve.points.map(point => point.x));
   const longest = Math.max(2, ...xs), shortest = Math.min(1, ...xs);
   const x = value => left + Math.log(value / shortest) / Math.log(longest / shortest) * (width - left - right);
@@ -91,11 +98,12 @@ function chart(curves, { small = false, label = "score", names = true } = {}) {
   }
   if (named) {
     const ends = drawn.filter(curve => curve.look !== null).sort((a, b) => b.points.at(-1).y - a.points.at(-1).y);
+    const called = short(ends.map(curve => curve.label));
     const places = spread(ends.map(curve => y(curve.points.at(-1).y)), 14, height - bottom + 10);
-    ends.forEach(({ points, look, label: name }, k) => {
-      const end = x(points.at(-1).x);
+    ends.forEach(({ points, look }, k) => {
+      const end = x(points.at(-1).x), name = called[k];
       picture.append(draw("path", { class: `lead c${look % LOOKS}`, d: `M${end + 3} ${y(points.at(-1).y)}L${width - right + 12} ${places[k]}` }),
-        draw("text", { class: `c${look % LOOKS}`, x: width - right + 15, y: places[k] + 4 }, name.length > 26 ? name.slice(0, 25) + "…" : name));
+        draw("text", { class: `c${look % LOOKS}`, x: width - right + 15, y: places[k] + 4 }, name.length > 28 ? name.slice(0, 27) + "…" : name));
     });
   }
   return picture;
@@ -208,6 +216,8 @@ function toggle(line, open) {
   line.classList.toggle("open", now);
   if (line.nextElementSibling?.classList.contains("detail")) line.nextElementSibling.remove();
   if (now) line.after(el("tr", { class: "detail" }, el("td", { colspan: line.cells.length }, detail(+line.dataset.r, keyOf(lines.find(each => each.line === line))))));
+  const prose = now && one(".formula", line.nextElementSibling);
+  if (prose && prose.scrollWidth > prose.clientWidth) Object.assign(prose, { tabIndex: 0, role: "group", ariaLabel: "formulas" });
   remember();
 }
 
@@ -252,12 +262,13 @@ function fields() {
   const select = (name, label, options) => labelled(label, controls[name] = el("select", { id: `by-${name}`, onchange: filter }, ...options));
   controls.text = el("input", { type: "search", id: "by-text", placeholder: "name, / to search", oninput: filter });
   const lengths = [...new Set(D.tasks.flatMap(task => task.multiples))].sort((a, b) => a - b);
+  const ends = new Set(D.sections.map(section => section.longest));
   one("#controls").append(labelled("text", controls.text),
     select("family", "family", [option("", "all families"), ...families.map(name => option(name, name))]),
     select("class", "class", [option("", "all classes"), ...classes.map(name => option(name, name))]),
     select("host", "host", [option("", "all hosts"), ...hosts.map(name => option(name, name))]),
     select("task", "score of task", [option("", "all tasks"), ...D.tasks.map((_, task) => option(task, taskName(task)))]),
-    select("length", "at length", [option("", "1x to 8x"), ...lengths.map(length => option(length, `${length}x`))]),
+    select("length", "at length", [option("", ends.size === 1 ? `1x to ${[...ends][0]}x` : "all lengths"), ...lengths.map(length => option(length, `${length}x`))]),
     el("button", { class: "plain", type: "button", id: "reset", onclick: reset }, "Reset"),
     columns(), controls.compare = el("button", { class: "plain", type: "button", id: "compare", disabled: true, onclick: compare }, "Compare"),
     el("span", { id: "count", "aria-live": "polite" }), el("p", { id: "none", role: "status", hidden: true }));
@@ -399,6 +410,7 @@ function compare() {
 
 function curves() {
   controls.section = el("select", { id: "curves-section", onchange: picture }, ...D.sections.map((section, place) => option(place, section.title)));
+  controls.section.selectedIndex = Math.max(0, D.sections.findIndex(section => section.rows.length > 1));
   one("#pictures").append(el("div", { class: "choose" }, labelled("section", controls.section)), el("div", { id: "picture" }));
   one("#pictures").hidden = !D.sections.length;
 }
@@ -497,6 +509,8 @@ addEventListener("hashchange", follow);
 // The headings of a table stay in view unless it is wider than the page: then it scrolls by itself, and they with it.
 const fitted = new ResizeObserver(() => all(".ranked .scroll").forEach(box => box.classList.toggle("whole", one("table", box).offsetWidth <= box.clientWidth)));
 [document.body, ...all(".ranked table")].forEach(each => fitted.observe(each));
+// The list of columns is below the filters and above the tables: it covers no heading.
+new ResizeObserver(([{ target }]) => one("#controls").style.setProperty("--list", `${target.offsetHeight}px`)).observe(one("#columns > div"));
 new ResizeObserver(() => document.documentElement.style.setProperty("--below", `${narrow() ? 0 : one("#controls").offsetHeight}px`)).observe(one("#controls"));
 document.addEventListener("keydown", event => {
   if (event.key === "/" && !event.target.matches("input, select, textarea")) { event.preventDefault(); controls.text.focus(); }

@@ -7,6 +7,8 @@ a script nor matplotlib, whose versions draw the same picture with other bytes.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -16,6 +18,7 @@ from posbench.base.wording import counted
 from posbench.boards.ranking import Ranked
 from posbench.showing.pages import Picture, rendered
 from posbench.showing.table import number, short_names
+from posbench.statistics.aggregates import is_pretrained
 
 MOST = 40
 """Rows that are drawn: the first, and our own."""
@@ -60,7 +63,7 @@ def picture(standing: Ranked, own: str = "", file: str = "") -> Picture | None:
     ends = [x + long * math.cos(TURN) for x, long in zip(middles, turned, strict=True)]
     squares: list[Square] = []
     placed = set(standing.placed)
-    for row, name in zip(rows, short_names(rows), strict=True):
+    for row, name in zip(rows, drawn_names(rows), strict=True):
         if squares and row not in placed and rows[rows.index(row) - 1] in placed:
             y += GAP
         shown = name if len(name) <= NAMES else f"{name[: NAMES - 1]}…"
@@ -92,16 +95,40 @@ def picture(standing: Ranked, own: str = "", file: str = "") -> Picture | None:
     return Picture(drawn, label, file)
 
 
+def host_of(rows: Sequence[str]) -> str:
+    """The encoding that all rows are, with an extension or without; "" of several."""
+    hosts = {re.split(r"[+ ]", row)[0] for row in rows}
+    return hosts.pop() if len(hosts) == 1 and len(rows) > 1 else ""
+
+
+def drawn_names(rows: Sequence[str]) -> list[str]:
+    """Names that fit: without a host that all have, and settings without their group."""
+    host = host_of(rows)
+    names = [row.removeprefix(host) or row for row in short_names(rows)]
+    return [SHARE.sub(r"\1", GROUP.sub(r"\1", name)).strip() for name in names]
+
+
+GROUP = re.compile(r"(\(|, )(?:encoding|extension)\.")
+SHARE = re.compile(r"\$\{positions:([\d.]+)\}")
+"""What YAML calls a share of the positions of training."""
+
+
 def caption(standing: Ranked) -> str:
     """What the map shows."""
     tasks = counted(len(standing.tasks), "task")
     below = " Under the gap: rows that learned fewer than two thirds of the tasks." * (
         bool(standing.placed) and len(standing.placed) < len(standing.known)
     )
+    rows = standing.known[:MOST]
+    host = f" All rows are of {host_of(rows)}, whose name is left out." * bool(host_of(rows))
+    shares = " Settings are shares of the positions of training." * any(map(SHARE.search, rows))
+    what, none = "trainings that learned", "training learned the task"
+    if is_pretrained(standing.kind):
+        what, none = "samples that were answered at 1x", "sample was"
     return (
         f"{standing.part.title}, {tasks}: the area from 1x to {standing.longest:g}x of the "
-        "trainings that learned, 0 to 1. Hatched: no training learned the task. Empty: not run. "
-        f"Beside the name: how far the row reaches over all tasks.{below}"
+        f"{what}, 0 to 1. Hatched: no {none}. Empty: not run. "
+        f"Beside the name: how far the row reaches over all tasks.{below}{host}{shares}"
     )
 
 

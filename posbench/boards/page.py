@@ -91,7 +91,8 @@ def generate(
     more = [*findings.contrast_parts(board, asked), *context_parts(contexts)]
     usual = standings[0].part.protocol if standings else ""
     tasks = list(task_parts(measured, board, usual))
-    drawn = opening.picture(asked[0], file="opening.svg") if asked else None
+    shown_first = findings.first_compared(asked) or next(iter(asked), None)
+    drawn = opening.picture(shown_first, file="opening.svg") if shown_first else None
     text = Page(
         "posbench board",
         [
@@ -130,15 +131,25 @@ def generate(
 
 LARGEST = 1_000_000
 """Bytes of what a folder says of itself."""
-BOARDS = {"Encodings": "main", "Extensions": "extensions", "Real models": "pretrained"}
-"""The published boards, by what they rank; their folders are beside each other."""
+BOARDS = {
+    "Encodings": "main",
+    "Extensions": "extensions",
+    "One factor for all lengths": "served",
+    "Windows of extensions": "windows",
+    "Tasks": "tasks",
+    "Real models": "pretrained",
+}
+"""The published boards, by what they ask about; their folders are beside each other."""
+
+
+HERE_ITSELF = "#tables"
 
 
 def boards_beside(folder: Path) -> dict[str, str]:
     """The pages of published boards beside a folder, relative to it."""
     here = folder.resolve()
     return {
-        title: "#tables" if here.name == name else f"../{name}/leaderboard.html"
+        title: HERE_ITSELF if here.name == name else f"../{name}/leaderboard.html"
         for title, name in BOARDS.items()
         if (here.parent / name / "leaderboard.html").is_file()
     }
@@ -201,14 +212,23 @@ def document(
     """
     asked = any(each.part.rows.about for each in standings)
     title, own, said, foot = "Leaderboard", "", [], MADE
+    boards_of = boards_beside(folder) if folder else {}
     if focus is not None:
         title, own, said, foot = focus.title, focus.row, [*focus.said], MADE_BY_COMPARE
-    elif asked:
-        title = f"Board {board.name}"
-    lead = [*measured_on(measured, standings), *([TO_ITS_ROW] if own else [])]
+    else:
+        about_what = "".join(
+            f": {name.lower()}" for name, href in boards_of.items() if href == HERE_ITSELF
+        )
+        title = f"{f'Board {board.name}' if asked else title}{about_what}"
+    shown_first = findings.first_compared(standings) or next(iter(standings), None)
+    lead = [
+        *(question(board) if asked and focus is None else []),
+        *(measured_on(measured, shown_first) if shown_first else []),
+        *([TO_ITS_ROW] if own else []),
+    ]
     doors = findings.doors(standings) if asked and focus is None else {}
     answer = [*measured.meaningless, *said, *([] if doors else findings.headline(standings))]
-    drawn = opening.picture(standings[0], own) if standings else None
+    drawn = opening.picture(shown_first, own) if shown_first else None
     data = page_data.content(
         measured,
         standings,
@@ -225,7 +245,7 @@ def document(
         lead=lead,
         answer=answer,
         doors=doors,
-        beside=boards_beside(folder) if folder else {},
+        beside=boards_of,
         about=about,
         notes=notes,
         picture=drawn,
@@ -244,11 +264,15 @@ def _beside(name: str) -> str:
 TO_ITS_ROW = Markdown("[To its row](#own)")
 
 
-def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
+def question(board: Board) -> list[str]:
+    """What the board asks, if it says so in one paragraph. Longer texts say how it was made, and
+    are below.
+    """
+    return [] if "\n\n" in board.about else [each for each in [board.about.strip()] if each]
+
+
+def measured_on(measured: Measured, first: Ranked) -> list[str]:
     """What was measured on what, and how a score is read: before any number."""
-    if not standings:
-        return []
-    first = standings[0]
     runs, known = first.part.runs, measured.lengths
     of_runs = known[known["protocol_name"] == first.part.protocol]
     of_runs = of_runs[of_runs["task_name"].isin(first.tasks)]
@@ -260,12 +284,18 @@ def measured_on(measured: Measured, standings: Sequence[Ranked]) -> list[str]:
     trained = is_pretrained(first.kind)
     model = "Each model is a small transformer of"
     if trained:
-        model = "Others trained the model, which has"
+        models = sorted({row.partition("@")[2] for row in first.known} - {""})
+        named = f" {models[0]}," if len(models) == 1 else ","
+        model = f"Others trained the model{named} which has"
     unit, solve = ("sample", "are answered") if trained else ("training", "solve their task")
     rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
+    farthest = float(of_runs["multiple"].max())
+    more = f", of which areas count those up to {first.longest:g} times" * (
+        farthest > first.longest
+    )
     return [
         f"{model} about {size:,} parameters. Its longest training sequence has {positions}, and "
-        f"its longest test {first.longest:g} times as many. “{first.part.title}” has {rows}, "
+        f"its longest test {farthest:g} times as many{more}. “{first.part.title}” has {rows}, "
         f"{tasks} and {counted(len(runs), unit)}.",
         f"“Learned” is the share of a row's {unit}s that {solve} at the training length. “Reaches” "
         f"says how far those go: the area under their score from 1x to {first.longest:g}x, where 1 "

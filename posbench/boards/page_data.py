@@ -392,6 +392,7 @@ def _section(standing: Ranked, rows: dict[str, int]) -> Json:
         "tasks": sorted(set(part.runs["task_name"])),
         "rows": [rows[str(row)] for row in names],
         "placed": len(standing.placed),
+        "longest": standing.longest,
         "reaches": thousandths(standing.summary["reaches"]),
         "multiples": standing.lengths,
         "means": [thousandths(each[row] for each in at) for row in names],

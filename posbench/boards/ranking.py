@@ -49,6 +49,11 @@ class BoardPart:
         return len(self.rows.encodings) == 1 and len(self.rows.extensions) > 1
 
     @property
+    def is_extended(self) -> bool:
+        """Whether its rows are extensions: of one encoding, of several, or one with settings."""
+        return bool(self.rows.encodings) and {*self.rows.extensions} != {AS_TRAINED}
+
+    @property
     def as_trained(self) -> str:
         """The row of the encoding that all rows extend, without an extension; "" if they do not."""
         encodings, extensions = self.rows.encodings, self.rows.extensions

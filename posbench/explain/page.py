@@ -243,11 +243,33 @@ def html(explained: Sequence[Explained]) -> str:
         title(explained),
         [_part(each) for each in explained],
         [Markdown("Made by `posbench explain` from a checkpoint of each run.")],
-        lead=[READING.format(samples=explained[0].inside.samples)],
+        lead=[measured_on(explained[0]), READING.format(samples=explained[0].inside.samples)],
+        answer=[kept(each) for each in explained],
         picture=Picture(in_colours_of_page(picture)),
         style=STYLE_OF_PAGE,
     )
     return page.html()
+
+
+def measured_on(explained: Explained) -> str:
+    """What was measured, and how a score is read."""
+    first, last = (end(explained.rows, key=lambda row: row.multiple) for end in (min, max))
+    return (
+        f"A model was trained on {explained.task} and then tested on sequences of up to "
+        f"{last.test_positions:,} positions, {last.multiple:g} times those of training. Its score "
+        f"is the {explained.measure}: 1 is no error, and guessing gives {number(first.chance)}."
+    )
+
+
+def kept(explained: Explained) -> str:
+    """Where a method stops, in a sentence."""
+    known = [row for row in explained.rows if row.multiple >= 1] or explained.rows
+    scores = {row.multiple: row.score for row in known}
+    first, last = min(scores), max(scores)
+    lost = [at for at in sorted(scores) if scores[at] < STOPPED * scores[first]]
+    if lost:
+        return f"{explained.label} has lost more than half of its score at {lost[0]:g}x."
+    return f"{explained.label} keeps at least half of its score up to {last:g}x."
 
 
 READING = (

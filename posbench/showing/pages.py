@@ -14,6 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import jinja2
+import markupsafe
 from latex2mathml.converter import Converter
 
 from posbench.base.errors import ConfigError
@@ -46,7 +47,13 @@ def rendered(package: str, name: str, **values: Any) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.globals |= {"policy": policy, "shade": shade}
+    environment.filters["whole"] = _whole
     return environment.get_template(name).render(values)
+
+
+def _whole(text: str) -> markupsafe.Markup:
+    """A text for a page in which no line ends between a number and its sign of percent."""
+    return markupsafe.escape(text).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 # -- what pages are made of: each block is shown on a page and in Markdown -------------------------
