@@ -720,6 +720,7 @@ def test_what_is_missing_is_made(
     assert "the same command without --no-training makes them" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_sweep_that_was_stopped_ends_with_the_report_of_what_is_there(
     tmp_path: Path,
     swept: list[list[str]],
@@ -797,6 +798,7 @@ def test_several_values_are_answered_without_a_word_of_sweeps(
     assert said in answer and "-m" not in answer.split()
 
 
+@pytest.mark.slow
 def test_runs_that_are_forced_are_found_once_they_are_made(
     tmp_path: Path,
     swept: list[list[str]],

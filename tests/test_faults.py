@@ -295,6 +295,7 @@ def test_a_loss_that_is_no_number_stops_the_run_with_a_sentence_and_is_recorded(
 
 
 @pytest.mark.fault("a record cut in half")
+@pytest.mark.slow
 def test_a_record_that_cannot_be_read_is_named_and_left_alone(short: Path) -> None:
     path = record_path(short)
     truncate(path)
@@ -360,6 +361,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.fault("a full disk under a run")
+@pytest.mark.slow
 def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on_once_there_is_room(
     disk: Path, tmp_path: Path
 ) -> None:

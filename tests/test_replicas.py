@@ -225,6 +225,7 @@ class Axe(L.Callback):
             raise Killed
 
 
+@pytest.mark.slow
 def test_what_was_interrupted_goes_on_alone_or_in_step(tmp_path: Path) -> None:
     undisturbed = several("encoding=rope")
     expected = in_step(tmp_path / "undisturbed", undisturbed)

@@ -380,6 +380,7 @@ def test_pairs_of_rows_are_compared_at_one_length_and_adjusted_for_their_number(
     assert found.loc[("a", "c"), "p_holm"] > 0.5
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_where_tokens_of_a_text_depend_on_each_other() -> None:
     rng, held, trials = np.random.default_rng(0), 0, 300
     index = pd.MultiIndex.from_product([[0], range(60)], names=["seed", "text"])

@@ -168,6 +168,7 @@ def test_texts_have_the_distribution_of_those_that_follow_tables() -> None:
 
 
 @pytest.mark.parametrize(("n", "loss"), [(64, 2.04), (512, 1.45)])
+@pytest.mark.slow
 def test_the_far_past_is_of_use(n: int, loss: float) -> None:
     task, _ = made("in_context_language")
     batch: Any = task.batch(n, 3000, "figures")

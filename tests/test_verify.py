@@ -491,6 +491,7 @@ def test_the_commands_of_published_records_are_as_posbench_writes_them(name: str
         assert str(RunSpec.of(composed).command) == command
 
 
+@pytest.mark.slow
 def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_share(
     own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -219,6 +219,7 @@ def test_a_plan_knows_what_needs_no_training(packed: str) -> None:
         assert planned.runs[0].training_hashes == [packed]
         assert "1 training is in the zoo" in "\n".join(planned.lines(cost))
         alone = plan(Request([(*each, "zoo=") for each in words]))
+        vars(alone)["published"] = planned.published  # read once, which takes seconds
         assert not alone.in_zoo and alone.cost(LOCAL).training > cost.training
         forced = plan(Request([(*each, "force=true") for each in words]))
         assert not forced.in_zoo
