@@ -33,7 +33,7 @@ from posbench.records import files, tables
 from posbench.records.published import publish, write
 from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
-from posbench.showing.table import number
+from posbench.showing.table import NOTHING, number
 from posbench.statistics import standings
 
 LENGTHS = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
@@ -567,11 +567,21 @@ def test_a_task_ranks_its_rows_and_agrees_with_the_board_or_not() -> None:
     assert alike.agreement == 1.0
     against = placed(levels, {"rope": 0.8, "nope": 0.5, "alibi": 0.2})
     assert against.agreement == -1.0
-    first, last = of_task.sentences(against, board())
+    first, apart, last = of_task.sentences(against, board())
+    assert apart == "It separates rows: the interval of alibi is above those of nope, rope."
     assert first.startswith("count: 3 of 3 rows learn it") and first.endswith("(alibi).")
     assert "over 3 rows: -1.00." in last
     cells = {row.name: row.cells for row in of_task.table(alike).rows}
     assert cells["rope"][2] == cells["rope"][-1], "the same levels here and on the board"
+
+
+def test_one_seed_of_a_task_has_no_interval_and_shows_no_difference() -> None:
+    alone = TaskStanding.of(on_count({"rope": 0.2, "alibi": 0.8}, seeds=(10,)), [], board())
+    assert alone.summary[["low", "high"]].isna().all(axis=None)
+    assert [row.cells[3] for row in of_task.table(alone).rows] == [NOTHING, NOTHING]
+    assert list(of_task.sentences(alone, board()))[-1] == (
+        "Without intervals it does not show these rows to differ."
+    )
 
 
 def test_of_a_task_is_said_what_is_wrong_with_it() -> None:

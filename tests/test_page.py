@@ -23,7 +23,7 @@ from posbench.boards import command as leaderboard
 from posbench.boards import findings, opening
 from posbench.boards.measured import Measured
 from posbench.boards.page import boards_beside, generate
-from posbench.boards.page_data import LETTERS, as_script, content, root_above
+from posbench.boards.page_data import LETTERS, as_script, content, root_above, thousandths
 from posbench.boards.ranking import Ranked, standings_without_board
 from posbench.config import board as definition
 from posbench.explain.sketches import LEVELS
@@ -170,8 +170,8 @@ def test_the_curves_are_those_of_the_csv(data: dict[str, Any], folder: Path) -> 
             lines = csv.loc[(task["name"], data["rows"][int(row)]["name"])]
             assert lines["multiple"].tolist() == task["multiples"]
             for column, told in (("score", means), ("half_width_95", halves)):
-                assert told == [round(1000 * each) for each in lines[column]]
-            assert area == round(1000 * lines["reaches"].iloc[0])
+                assert told == thousandths(lines[column])
+            assert [area] == thousandths(lines["reaches"].iloc[:1])
 
 
 def test_a_score_is_rounded_once(tmp_path: Path) -> None:
@@ -180,6 +180,18 @@ def test_a_score_is_rounded_once(tmp_path: Path) -> None:
     assert "| .37 |" in pages["leaderboard.md"]
     *_, row = re.findall(r'<tr><th scope="row">rope<td>.*', pages["leaderboard.html"])
     assert re.sub(r" style=[^>]*", "", row).endswith("<td>1.00<td>.37<td>1/1")
+
+
+def test_what_the_page_draws_rounds_to_the_same_hundredths() -> None:
+    """.7846 is .78, and by way of .785 it would be .79."""
+    assert thousandths([0.7846, 0.7852, 0.145, 0.1454, -0.0251, 1.0, np.nan]) == [
+        *(784, 786, 145, 146, -26, 1000),
+        None,
+    ]
+    values = np.random.default_rng(0).random(20_000)
+    for value, shown in zip(values, thousandths(values), strict=True):
+        assert shown is not None and abs(shown - 1000 * value) < 1
+        assert math.floor(shown / 10 + 0.5) == round(100 * value)
 
 
 def test_the_area_of_a_run_is_worked_out_once_for_all_pages(

@@ -59,8 +59,21 @@ Json = dict[str, Any]
 
 
 def thousandths(values: Iterable[float]) -> list[int | None]:
-    """Numbers as JSON can hold them, None for what is none."""
-    return [None if value != value else round(1000 * value) for value in values]
+    """Numbers as JSON can hold them, None for what is none.
+
+    The page shows hundredths, and .7846 must not become .785 and then .79. So a value that is no
+    whole number of thousandths is never given as half a hundredth.
+    """
+    found: list[int | None] = []
+    for value in values:
+        if value != value:
+            found.append(None)
+            continue
+        near = round(1000 * value)
+        if near % 10 == 5:
+            near += int(np.sign(round(1000 * value - near, 6)))
+        found.append(near)
+    return found
 
 
 def content(

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,7 +39,7 @@ from posbench.boards.compare.of_row import differences, standing, worth
 from posbench.boards.compare.of_task import TaskSubject
 from posbench.boards.compare.report import Unrecorded
 from posbench.boards.compare.rivals import Rivals, RowKind, of_other_tasks, on_tasks_as_here
-from posbench.boards.compare.subject import USUAL_SEEDS, RowSubject, subject
+from posbench.boards.compare.subject import USUAL_SEEDS, RowSubject, offered_seeds, subject
 from posbench.config import board as definition
 from posbench.config import commands, mistakes
 from posbench.config.board import AS_TRAINED, Board
@@ -251,6 +251,8 @@ def _compare_rows(
     path = results_dir / "compare" / f"task_{found.task}.md"
     write_whole(path, of_task.page(found, board, notes).markdown())
     print(f"Written: {path}")
+    if lacking := {*offered_seeds(board, None, USUAL_SEEDS)} - {*mine.seeds}:
+        print(printable(_with_seeds(chosen, len(lacking), {*mine.seeds, *lacking})))
     frame = found.summary.assign(on_board=found.known).rename_axis(index="row")
     frame.attrs = {"sentences": list(of_task.sentences(found, board)), "notes": notes}
     return _ended(planned, stopped), frame
@@ -377,18 +379,16 @@ def _chosen(
     if "task" in mine.tests or len(tasks) == len(worth):
         return
     known = [
-        f"{task} {line['resolved']:.0f} in {duration(3600 * line['hours'])}"
-        for task, line in worth.iterrows()
+        f"{task} ({worth.loc[task, 'resolved']:.0f} of {worth.loc[task, 'pairs']:.0f})"
+        for task in tasks
+        if task in worth.index
     ]
     why = (
         "Tasks are those whose weights are there"
         if {*tasks} <= {*trained}
         else "Tasks are those that resolve the most pairs of published rows in an hour"
     )
-    yield (
-        f"{why}. Of {worth['pairs'].max():.0f} pairs, by CPU time of a row with all published "
-        f"seeds: {', '.join(known)}."
-    )
+    yield f"{why}: {', '.join(known)}."
 
 
 def _next(
@@ -400,22 +400,11 @@ def _next(
     own: Record,
 ) -> Iterator[str]:
     """The commands that say more: all seeds, all tasks, and one file of it for others."""
-    asked = ["posbench", "compare", *chosen.words]
-    for folder in chosen.config_dir:
-        asked += ["--config-dir", str(folder)]
-    if chosen.board:
-        asked += ["--board", chosen.board]
-    if chosen.against:
-        asked += ["--against", str(chosen.against)]
-    plain = [word for word in asked if not word.startswith("seed=")]
+    asked = _asked(chosen)
     offered = sorted({record.seed for record in rivals.offered})
     whole = rivals.common or rivals.tried
     if lacking := [seed for seed in offered if seed not in seeds]:
-        listed = f"seed={','.join(map(str, offered))}"
-        yield (
-            f"Next, with {counted(len(lacking), 'further seed')}: "
-            f"{shlex.join([*plain, *['--whole'] * chosen.whole, listed])}"
-        )
+        yield _with_seeds(chosen, len(lacking), offered)
     if "task" not in mine.tests and len(tasks) < len(whole):
         yield f"Next, on all {len(whole)} tasks: {shlex.join([*asked, '--whole'])}"
     if mine.folder is not None:
@@ -424,8 +413,26 @@ def _next(
         yield f"To send it in: {shlex.join(words)}"
 
 
+def _asked(chosen: argparse.Namespace) -> list[str]:
+    """The words of the same comparison, without --quick and --whole."""
+    asked = ["posbench", "compare", *chosen.words]
+    for folder in chosen.config_dir:
+        asked += ["--config-dir", str(folder)]
+    if chosen.board:
+        asked += ["--board", chosen.board]
+    if chosen.against:
+        asked += ["--against", str(chosen.against)]
+    return asked
+
+
+def _with_seeds(chosen: argparse.Namespace, lacking: int, seeds: Iterable[int]) -> str:
+    words = [word for word in _asked(chosen) if not word.startswith("seed=")]
+    words += [*["--whole"] * chosen.whole, f"seed={','.join(map(str, sorted(seeds)))}"]
+    return f"Next, with {counted(lacking, 'further seed')}: {shlex.join(words)}"
+
+
 def _notes(planned: SweepPlan, seeds: Sequence[int], again: str) -> Iterator[str]:
     if len(seeds) < USUAL_SEEDS:
-        yield "Intervals given these tasks need several seeds; three are the least."
+        yield "The interval is of tasks more than of seeds: run three seeds or more."
     if planned.runs:
         yield f"{counted(len(planned.runs), 'run')} missing: {again}."

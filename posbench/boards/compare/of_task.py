@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import counted
+from posbench.base.wording import agreeing, counted
 from posbench.boards.compare.subject import (
     USUAL_SEEDS,
     folder_of,
@@ -139,8 +140,8 @@ class TaskStanding:
                 "learned": each["trained"].mean(),
                 "at_1x": each["in_distribution"].mean(),
                 "reaches": estimate.mean,
-                "low": max(0.0, estimate.mean - estimate.half_width),
-                "high": min(1.0, estimate.mean + estimate.half_width),
+                "low": float(np.clip(estimate.mean - estimate.half_width, 0, 1)),
+                "high": float(np.clip(estimate.mean + estimate.half_width, 0, 1)),
             }
         summary = pd.DataFrame.from_dict(lines, orient="index")
         summary = summary.sort_values("reaches", ascending=False, kind="stable")
@@ -182,15 +183,23 @@ def sentences(found: TaskStanding, board: Board) -> Iterator[str]:
         f"{said}; of what was learned, areas go from {number(worst['reaches'])} "
         f"({some.index[-1]}) to {number(best['reaches'])} ({some.index[0]})."
     )
+    below = [str(row) for row, line in some.iterrows() if line["high"] < best["low"]]
     if best["reaches"] - worst["reaches"] < 2 * board.judged.equivalent:
         yield "It does not show these rows to differ."
-    elif worst["high"] >= best["low"]:
+    elif below:
+        yield (
+            f"It separates rows: the interval of {some.index[0]} is above "
+            f"{agreeing(len(below), 'that', 'those')} of {', '.join(below)}."
+        )
+    elif some["low"].notna().sum() < 2:
+        yield "Without intervals it does not show these rows to differ."
+    else:
         yield "Seeds vary so much that it does not show these rows to differ: run more of them."
     if len(found.known) >= FEW and not math.isnan(found.agreement):
         yield (
             f"Rank correlation of these areas with the numbers of board {board.name}, over "
-            f"{len(found.known)} rows: {number(found.agreement)}. A task that does not agree says "
-            "something new, or nothing; one that agrees wholly says it again."
+            f"{len(found.known)} rows: {number(found.agreement)}. The closer to 1, the less the "
+            "task adds to that board."
         )
 
 

@@ -58,7 +58,8 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
     if len(found.rivals):
         yield (
             f"On the tasks that both have learned it differs from {len(sure)} of the "
-            f"{counted(len(found.rivals), 'row')} below{': ' * bool(sure)}{', '.join(sure)}."
+            f"{counted(len(found.rivals), 'row')} below{': ' * bool(sure)}{', '.join(sure)}. The "
+            "test is corrected for the number of rows, the intervals are not."
         )
 
 
