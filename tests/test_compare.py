@@ -23,7 +23,7 @@ from posbench.base.errors import PosbenchError
 from posbench.boards.compare import command, of_task, report
 from posbench.boards.compare.of_row import RowStanding, differences, standing, worth
 from posbench.boards.compare.of_task import TaskStanding, TaskSubject
-from posbench.boards.compare.rivals import Rivals, RowKind, resolved
+from posbench.boards.compare.rivals import Rivals, RowKind, on_tasks_as_here, resolved
 from posbench.boards.compare.subject import RowSubject, host, subject
 from posbench.config import board as definition
 from posbench.config import provenance
@@ -36,6 +36,7 @@ from posbench.running.run_spec import RunSpec
 from posbench.showing.table import NOTHING, number
 from posbench.statistics import standings
 
+ROOT = Path(__file__).parents[1]
 LENGTHS = (1, 1.25, 1.5, 2, 3, 4, 6, 8)
 
 
@@ -857,3 +858,20 @@ def test_a_mistake_ends_the_command_with_one_sentence(
     assert command.main(["method=rope", "encoding.bass=500", "--no-training", *against]) == 1
     said = capsys.readouterr().err
     assert said.startswith("posbench: ") and said.count("\n") == 1 and "bass" in said
+
+
+# -- what the documentation says of it -------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_documentation_says_how_many_tasks_are_trained() -> None:
+    main = definition.load("main")
+    found = subject(["method=rope", "encoding.base=500"], main)
+    with composing():
+        kind = RowKind.of_words(found.runs(main, main.all_tasks[:1], [10]).runs[0])
+        here, _ = on_tasks_as_here(files.records(ROOT / "results/main"), main, "cpu")
+        rivals = Rivals.of(here, kind, main, found.chosen_seeds(main, quick=False))
+        quick, usual = (len(found.chosen_tasks(rivals, quick=each)) for each in (True, False))
+    text = (ROOT / "docs/extending.md").read_text("utf-8")
+    assert (quick, usual) == (3, 6)
+    assert "trains three tasks with one seed, and the second six tasks with three" in text
