@@ -11,6 +11,7 @@ from posbench.base.errors import PosbenchError
 from posbench.config import commands
 from posbench.pretrained import command as pretrained
 from posbench.pretrained import export
+from posbench.sharing import command as records
 
 
 def test_a_folder_of_ones_own_may_be_given_several_times() -> None:
@@ -99,6 +100,16 @@ def test_an_option_that_takes_words_alone_is_refused_by_name(
     error = capsys.readouterr().err
     assert ended.value.code == 1
     assert error == "posbench: --too=x is not understood: write too=x, without dashes\n"
+
+
+def test_an_option_of_another_command_is_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in (
+        (["upload", "here", "--onlin"], "did you mean --online?"),
+        (["verify", "here", "--onlin"], "`posbench records --help` shows how it is written"),
+    ):
+        with pytest.raises(SystemExit):
+            records.main(words)
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

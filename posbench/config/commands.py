@@ -21,6 +21,11 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.register("type", Path, _named)
+        self._words: Sequence[str] = ()
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._words = sys.argv[1:] if args is None else args
+        return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         print(printable(f"posbench: {self._sentence(message)}"), file=sys.stderr)
@@ -44,12 +49,15 @@ class Parser(argparse.ArgumentParser):
         return f"{message}: `{helped}` shows how it is written"
 
     def _options(self) -> Iterator[str]:
-        """Its options, and those of its commands: their parsers leave what is unknown to it."""
+        """Its options, and those of the command that is asked for: its parser leaves what is
+        unknown to this one.
+        """
         for each in self._actions:
             yield from each.option_strings
             if isinstance(each.choices, Mapping):
-                for command in each.choices.values():
-                    yield from command._options()
+                asked = next((word for word in self._words if word in each.choices), None)
+                if asked is not None:
+                    yield from each.choices[asked]._options()
 
     def _meant(self, word: str, helped: str) -> str:
         """What to do about a word too many, or an option that there is not."""
