@@ -103,10 +103,29 @@ def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
 ) -> None:
     [line] = [each for each in said(everything) if each.startswith("- Of what they have learned")]
     assert "`nope` reaches furthest among 4 rows: .91 (95 % " in line
-    assert "on 4 of 4 tasks, learned by 16 of 16 trainings. 1 row is not shown to differ" in line
+    assert "on 4 of 4 tasks, learned by 16 of 16 trainings. That is less than .02 above" in line
+    assert "above `alibi`, which the board counts as equal. 1 row is not shown to differ" in line
     assert "`alibi` less `nope` is -.01 (" in line
     assert "2 rows differ from it: the highest is `t5` (.57), -.35 (-." in line
     assert line.endswith("[Encodings](leaderboard.md#encodings)")
+
+
+def test_what_a_first_place_is_without_each_task_and_seed_is_said() -> None:
+    """alibi is ahead of nope on each task but copy, where it falls far behind."""
+    ahead = runs({"nope": 0.8, "alibi": 0.9, "rope": 0.2})
+    behind = [each for each in runs({"alibi": 0.1}) if each.task.name == "copy"]
+    others = [each for each in ahead if (each.method.encoding, each.task.name) != ("alibi", "copy")]
+    [mine, *_] = standings([*others, *behind])
+    tasks, seeds = list(mine.tasks), sorted({each.seed for each in ahead})
+    assert mine.placed[0] == "nope" and len(tasks) == 4 and len(seeds) > 1
+    assert mine.first_without == {
+        **{task: "alibi" if task == "copy" else "nope" for task in tasks},
+        **{f"seed {seed}": "nope" for seed in seeds},
+    }
+    sentence = "Another row is first where one task or seed is left out: alibi without copy."
+    assert sentence in list(findings.answer(mine))
+    [mine, *_] = standings(ahead)
+    assert "alibi stays first whichever task or seed is left out." in list(findings.answer(mine))
 
 
 def test_what_all_rows_extend_is_said_to_those_who_have_a_trained_model() -> None:
@@ -227,7 +246,11 @@ def test_the_headline_is_the_first_section_and_the_longest_length(
     everything: list[Record],
 ) -> None:
     told = list(findings.headline(standings(everything)))
-    assert [each.split(",")[0] for each in told] == ["Of what they have learned", "At 8x"]
+    assert [each.split(",")[0] for each in told] == [
+        "Of what they have learned",
+        "nope stays first whichever task or seed is left out.",
+        "At 8x",
+    ]
     assert "`" not in "".join(told)
     assert list(findings.headline(standings(runs({"rope": 0.5})))) == [
         "No two rows can be compared yet."

@@ -116,7 +116,8 @@ def test_what_follows_is_said_to_each_reader_with_a_link(folder: Path) -> None:
     [standing, _] = standings_without_board(Measured.of(some_records()))
     doors = findings.doors([standing])
     assert list(doors) == ["I train from scratch", "I have a method of my own"]
-    said, link = doors["I train from scratch"]
+    said, alone, link = doors["I train from scratch"]
+    assert alone == "nope stays first whichever task or seed is left out."
     reaches = standing.summary.loc["nope", "reaches"]
     assert f"nope reaches furthest among 3 rows: {reaches:.2f}".replace(" 0.", " .") in said
     [anchor] = re.findall(r"\(#(.*)\)", link)

@@ -224,6 +224,7 @@ def document(
     lead = [
         *(question(board) if asked and focus is None else []),
         *(measured_on(measured, shown_first) if shown_first else []),
+        *(doubts(folder) if folder else []),
         *([TO_ITS_ROW] if own else []),
     ]
     doors = findings.doors(standings) if asked and focus is None else {}
@@ -262,6 +263,19 @@ def _beside(name: str) -> str:
 
 
 TO_ITS_ROW = Markdown("[To its row](#own)")
+
+
+def doubts(folder: Path) -> list[Markdown]:
+    """Links to the pages that answer doubts, where they are beside the page."""
+    root = page_data.root_above(folder)
+    pages = {
+        "How it was measured, and what was decided when": "measured.md",
+        "What the measures mean": f"{root}docs/measures.md" if root else "",
+        "Answers to questions": f"{root}docs/answers.md" if root else "",
+    }
+    there = [(text, path) for text, path in pages.items() if path and (folder / path).is_file()]
+    links = " · ".join(f"[{text}]({path})" for text, path in there)
+    return [Markdown(links)] if links else []
 
 
 def question(board: Board) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -148,6 +149,7 @@ class Ranked:
     summary: pd.DataFrame  # by row, best first: see `posbench.statistics.standings.standing`
     fitted: Fitted | None  # None where no row has learned anything
     longest: float = LONGEST  # where areas end
+    beside: pd.DataFrame | None = None  # runs of rows that the model is fitted to as well
 
     @classmethod
     def of(
@@ -166,7 +168,7 @@ class Ranked:
             others = beside[~beside["row"].isin(set(runs["row"]))]
             beside, _ = measured.with_scores(others, longest)
         summary, fitted = standings.standing(runs, draws, seed, names, beside)
-        return cls(part, kind, summary, fitted, longest)
+        return cls(part, kind, summary, fitted, longest, beside)
 
     @property
     def placed(self) -> list[str]:
@@ -193,6 +195,22 @@ class Ranked:
         """By row, the number at one length with its interval; see `Fitted.table`."""
         assert self.fitted is not None
         return self.fitted.table(f"{multiple:g}x").reindex(self.summary.index)
+
+    @functools.cached_property
+    def first_without(self) -> dict[str, str]:
+        """The first row where one of the tasks, or one of the seeds, is left out: by what is left
+        out, as in "copy" or "seed 10". None where there are fewer than two of them.
+        """
+        runs, beside, found = self.part.runs, self.beside, {}
+        for column, named in (("task_name", "{}"), ("seed", "seed {}")):
+            values = list(dict.fromkeys(runs[column]))
+            for value in values if len(values) > 1 else ():
+                rest = None if beside is None else beside[beside[column] != value]
+                # No interval is asked for, so two draws are enough.
+                summary, _ = standings.standing(runs[runs[column] != value], 2, beside=rest)
+                if summary["placed"].any():
+                    found[named.format(value)] = str(summary.index[0])
+        return found
 
     def cells(self) -> pd.DataFrame:
         """Mean area of the trainings that learned, [row, task]; NaN where none has."""
