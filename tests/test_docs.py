@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote
 
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -513,3 +514,77 @@ def test_the_rows_of_a_method_are_found_by_the_share_of_positions_of_their_setti
     assert reaches == sorted(reaches, reverse=True)
     with pytest.raises(PosbenchError, match="not one row for each"):
         windows.by_share("rope_short_base+mesa")
+
+
+@pytest.mark.slow
+def test_what_differs_from_the_highest_at_a_length_is_counted_as_the_findings_count(
+    facts: answers.Facts,
+) -> None:
+    """`findings.md` says it for each host and length."""
+    text = (ROOT / "results/main/findings.md").read_text()
+    for title in ("Extensions", "Extensions at base 10,000"):
+        section = facts.section("main", title)
+        for length in (2, 4, 8):
+            differing, others = section.differing_at(length)
+            [line] = re.findall(rf"^- At {length}x, .*\[{title}\]\(.*$", text, re.M)
+            assert f"{differing or 'None'} of {others} others" in line
+            assert others == section.num_rows - 1
+
+
+@pytest.mark.slow
+def test_rows_tasks_and_seeds_are_those_of_other_pages(facts: answers.Facts) -> None:
+    """`findings.md` counts rows and tasks, and `runs.csv` has each run."""
+    text = (ROOT / "results/main/findings.md").read_text()
+    runs = pd.read_csv(ROOT / "results/main/runs.csv")
+    runs = runs[runs["protocol"] == "cpu"]
+    for title, row in (
+        ("Encodings: zero-shot", "hard_alibi"),
+        ("Settings of the model", "nope_short_conv"),
+    ):
+        section = facts.section("main", title)
+        counts = rf"of {section.num_rows} rows have learned each of the {section.num_tasks} tasks"
+        assert re.search(rf"^- .*{counts}.*\[{title}\]", text, re.M)
+        seeds = set(runs[runs["method"] == row].groupby("task")["seed"].nunique())
+        assert {f"{count} seed{'s' * (count > 1)}" for count in seeds} == {section.seeds(row)}
+
+
+@pytest.mark.slow
+def test_numbers_for_conditions_are_those_that_are_shown(facts: answers.Facts) -> None:
+    base = facts.section("main", "Extensions at base 10,000")
+    assert number(base.value("rope_yarn", 8)) == base.number("rope_yarn", 8)
+    assert base.less("rope_yarn", "rope", 8).startswith(number(base.gap("rope_yarn", "rope", 8)))
+    assert base.gap("rope_yarn", "rope", 8) == -base.gap("rope", "rope_yarn", 8)
+
+
+@pytest.mark.slow
+def test_claims_are_counted_and_marked_as_their_page_has_them(facts: answers.Facts) -> None:
+    text = (ROOT / "results/replications/claims.md").read_text()
+    for start, by_seed in (("Verdicts on ", False), ("By seed: Verdicts on ", True)):
+        [line] = re.findall(rf"^{start}(\d+ claims: .*)\.$", text, re.M)
+        said = line.split(": ")[1].split(", ")
+        assert f"{facts.count('replications', by_seed=by_seed)} claims" in line
+        for each in said:
+            verdict, _, count = each.rpartition(" ")
+            assert facts.count("replications", verdict, by_seed=by_seed) == int(count)
+    mirror = (
+        "Without an extension, a base much larger than one at which most pairs turn goes further"
+    )
+    before = "Without an extension, a short base goes further than base 10,000"
+    shown = facts.claims_table("extensions", [before, mirror])
+    assert f"| {mirror} (post hoc) |" in shown and f"| {before} |" in shown
+    assert f"| {mirror} (post hoc) |" in (ROOT / "results/extensions/claims.md").read_text()
+
+
+@pytest.mark.slow
+def test_tasks_on_which_a_side_fails_at_the_training_length_are_named(
+    facts: answers.Facts,
+) -> None:
+    """As the tables of the claims page have them."""
+    text = (ROOT / "results/extensions/claims.md").read_text()
+    for claim in (
+        "PoSE reaches four times the length from sequences of the training length",
+        "YaRN is above NTK at large factors",
+    ):
+        part = text.split(f"### {claim}\n")[1].split("\n### ")[0]
+        failed = re.findall(r"^\| (\w+) \|.* no: not testable \|$", part, re.M)
+        assert facts.untestable("extensions", claim) == list(dict.fromkeys(failed))

@@ -28,7 +28,7 @@ from posbench.base.errors import PosbenchError
 from posbench.base.wording import closest, counted
 from posbench.boards.claims.claim import Side, read_claims
 from posbench.boards.claims.page import of_experiments
-from posbench.boards.claims.verdicts import Finding, findings
+from posbench.boards.claims.verdicts import Finding, Outcome, findings
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import Ranked, standings_of, standings_without_board
 from posbench.boards.tables import ranking
@@ -48,6 +48,8 @@ AT_THE_ROOT = ("README.md",)
 """Pages that are written into the folder itself; the others go into docs/."""
 MOST = 8
 """Rows of a table in the documentation."""
+AFTERWARDS = " (post hoc)"
+"""Stands behind a claim that was written after its records were seen."""
 
 
 # -- one section of a board ------------------------------------------------------------------------
@@ -76,8 +78,12 @@ class SectionFacts:
 
     def number(self, row: str, length: float | None = None) -> str:
         """How far a row reaches, or its score at a length."""
+        return number(self.value(row, length))
+
+    def value(self, row: str, length: float | None = None) -> float:
+        """The same for a condition, not rounded."""
         self.of(row)
-        return number(float(self._numbers(length).loc[row, "number"]))
+        return float(self._numbers(length).loc[row, "number"])
 
     def reach(self, row: str, length: float | None = None) -> str:
         """The same with its interval."""
@@ -99,6 +105,10 @@ class SectionFacts:
         line = self._less(row, other, length)
         ends = "" if pd.isna(line["low"]) else f"95 % {span(line['low'], line['high'])}, "
         return f"{number(line['difference'])} ({ends}{counted(int(line['common']), 'task')})"
+
+    def gap(self, row: str, other: str, length: float | None = None) -> float:
+        """The same difference for a condition, not rounded."""
+        return float(self._less(row, other, length)["difference"])
 
     def compared(self, row: str, other: str, length: float | None = None) -> str:
         """The verb between two rows: what the interval of their difference allows to say."""
@@ -163,6 +173,33 @@ class SectionFacts:
         """How many rows with a place are not shown to differ from the first."""
         summary = self.standing.summary
         return int((summary["placed"] & ~(summary["p_holm"] < SIGNIFICANT)).sum()) - 1
+
+    def differing_at(self, length: float) -> tuple[int, int]:
+        """Of the rows other than the highest at a length: how many differ from it after Holm's
+        correction, and how many there are.
+        """
+        assert self.standing.fitted is not None
+        first, rows = self.first_at(length), list(map(str, self.standing.at(length).index))
+        less = self.standing.fitted.differences(first, rows, f"{length:g}x")
+        return int((less["p_holm"] < SIGNIFICANT).sum()), len(less)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are, with those that have no place."""
+        return len(self.standing.summary)
+
+    @property
+    def num_tasks(self) -> int:
+        """How many tasks a row was run on."""
+        return len(self.standing.tasks)
+
+    def seeds(self, row: str) -> str:
+        """How many seeds a row has on each of its tasks."""
+        self.of(row)
+        runs = self.standing.part.runs
+        counts = runs[runs["row"] == row].groupby("task")["seed"].nunique()
+        least, most = int(counts.min()), int(counts.max())
+        return counted(most, "seed") if least == most else f"{least} to {counted(most, 'seed')}"
 
     @property
     def split(self) -> tuple[int, int]:
@@ -307,26 +344,38 @@ class Facts:
         return _verdict(found[0])
 
     def claims_table(self, board: str, texts: Sequence[str]) -> str:
-        """Claims with their verdicts, in Markdown."""
-        rows = [[text, self.claim(board, text)] for text in texts]
+        """Claims with their verdicts, in Markdown; what was written afterwards is marked."""
+        after = {each.claim.claim for each in self.verdicts(board) if each.claim.post_hoc}
+        rows = [
+            [f"{text}{AFTERWARDS * (text in after)}", self.claim(board, text)] for text in texts
+        ]
         return "\n".join(pipes(["claim", "verdict, both sides, difference"], rows, "ll"))
 
-    def count(self, board: str, verdict: str | None = None) -> int:
+    def count(self, board: str, verdict: str | None = None, by_seed: bool = False) -> int:
         """How many claims there are that were written before their runs, or have a verdict."""
-        before = [each.verdict for each in self.verdicts(board) if not each.claim.post_hoc]
+        found = self.verdicts(board, by_seed)
+        before = [each.verdict for each in found if not each.claim.post_hoc]
         return len(before) if verdict is None else Counter(map(str, before))[verdict]
 
+    def untestable(self, board: str, text: str) -> list[str]:
+        """The tasks of a claim on which a side fails at 1x already, with one encoding at least."""
+        [found] = [each for each in self.verdicts(board) if each.claim.claim == text]
+        failed = (each.task for each in found.tables if each.gate == Outcome.NOT_TESTABLE)
+        return list(dict.fromkeys(failed))
+
     @functools.cache  # noqa: B019
-    def verdicts(self, board: str) -> list[Finding]:
-        """What records say of the claims of a board."""
+    def verdicts(self, board: str, by_seed: bool = False) -> list[Finding]:
+        """What records say of the claims of a board; `by_seed` has a gate for each seed."""
         stated, frame = (
             read_claims(self.root / "results" / board / "claims.yaml"),
             self.frame(board),
         )
         of_papers = [claim for claim in stated if claim.experiments]
         rest = [claim for claim in stated if not claim.experiments]
-        found = findings(of_papers, of_experiments(of_papers, frame)) if of_papers else []
-        return [*found, *(findings(rest, frame) if rest else [])]
+        found = []
+        if of_papers:
+            found += findings(of_papers, of_experiments(of_papers, frame), by_seed)
+        return [*found, *(findings(rest, frame, by_seed) if rest else [])]
 
     # -- a pretrained model ------------------------------------------------------------------------
 
