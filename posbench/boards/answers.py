@@ -202,6 +202,13 @@ class SectionFacts:
         return counted(most, "seed") if least == most else f"{least} to {counted(most, 'seed')}"
 
     @property
+    def others_first(self) -> int:
+        """Without how many of its tasks, one at a time, another row than the first is first."""
+        standing = self.standing
+        rows = [standing.first_without.get(task) for task in standing.tasks]
+        return sum(row is not None and row != standing.placed[0] for row in rows)
+
+    @property
     def split(self) -> tuple[int, int]:
         """Of the pairs of row and task with several seeds: how many have a seed that learned and
         one that did not, and how many there are.
