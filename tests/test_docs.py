@@ -448,6 +448,21 @@ def test_a_number_of_a_page_is_that_of_the_board(facts: answers.Facts) -> None:
 
 
 @pytest.mark.slow
+def test_of_a_hybrid_the_seeds_are_told_task_by_task(facts: answers.Facts) -> None:
+    """As runs.csv has them; the interval by Student's t with four degrees of freedom, 2.776."""
+    hybrids = facts.section("hybrids", "Hybrids")
+    with_rope, without = "gated_deltanet_rope", "gated_deltanet_nope"
+    runs = pd.read_csv(ROOT / "results/hybrids/runs.csv").set_index(["task", "method", "seed"])
+    areas = runs["area"]["passkey_distractors"]
+    less = (areas[without] - areas[with_rope]).to_numpy()
+    half = 2.776 * less.std(ddof=1) / 5**0.5
+    said = hybrids.over_seeds(without, with_rope, "passkey_distractors")
+    assert said == f"{less.mean():.2f} ±{half:.2f}".replace("0.", ".")
+    learned = runs["learned"]["kth_from_end_drawn"].astype(bool)
+    assert hybrids.seeds_of(without, "kth_from_end_drawn") == f"{learned[without].sum()} of 5"
+
+
+@pytest.mark.slow
 def test_what_is_not_there_is_refused_with_what_was_meant(facts: answers.Facts) -> None:
     first = facts.section("main", "Encodings: zero-shot")
     with pytest.raises(PosbenchError, match="has no row alibbi: did you mean alibi"):

@@ -111,7 +111,7 @@ def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
 
 
 def test_what_a_first_place_is_without_each_task_and_seed_is_said() -> None:
-    """alibi is ahead of nope on each task but copy, where it falls far behind."""
+    """ALiBi is ahead of NoPE on each task but copy, where it falls far behind."""
     ahead = runs({"nope": 0.8, "alibi": 0.9, "rope": 0.2})
     behind = [each for each in runs({"alibi": 0.1}) if each.task.name == "copy"]
     others = [each for each in ahead if (each.method.encoding, each.task.name) != ("alibi", "copy")]

@@ -136,6 +136,24 @@ class SectionFacts:
         by_seed = (of - over).dropna().groupby("seed").mean().round(9)
         return bool((by_seed < 0).all() or (by_seed > 0).all())
 
+    def over_seeds(self, row: str, other: str, task: str) -> str:
+        """A row less another on one task, with the interval over the seeds that both learned."""
+        of, over = (self._learned_areas(each, task) for each in (row, other))
+        return with_interval(Estimate.over((of - over).dropna()))
+
+    def seeds_of(self, row: str, task: str) -> str:
+        """How many of its seeds learned a task, as in "1 of 5"."""
+        runs = self.standing.part.runs
+        mine = runs[(runs["row"] == row) & (runs["task_name"] == task)]
+        return f"{len(self._learned_areas(row, task))} of {len(mine)}"
+
+    def _learned_areas(self, row: str, task: str) -> pd.Series:
+        self.of(row)
+        runs = self.standing.part.runs
+        mine = runs[(runs["row"] == row) & (runs["task_name"] == task) & runs["learned"]]
+        areas: pd.Series = mine.set_index("seed")["area"]
+        return areas
+
     def on_task(self, row: str, other: str, task: str, length: float) -> str:
         """A row less another at a length of one task, in the mean of the seeds that learned it."""
         fitted = self.standing.fitted
