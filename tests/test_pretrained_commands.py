@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import torch
+import transformers
 from scipy import stats
 from small_models import characters, gemma3, llama
 
@@ -21,6 +23,7 @@ from posbench.pretrained import advise, layer_kinds, reach, verify
 from posbench.pretrained.advise import Advice, AdviceSettings
 from posbench.pretrained.proof import mounted_and_proved
 from posbench.pretrained.reach import Ability, Bisection, LossOfTheLast, Point, share
+from posbench.pretrained.refusal import CannotMount
 from posbench.pretrained.servers import RECIPES, ServedModel
 from posbench.pretrained.verify import Verified, VerifySettings
 
@@ -129,12 +132,24 @@ def test_verify_answers_on_the_command_line(
     assert verify.main([f"model={folder}", f"rope_parameters={given}"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("Trained for 300 positions, served up to 1200.")
-    assert out.splitlines()[-1].startswith("yarn takes effect in 2 of 2 rotary layers")
+    assert out.splitlines()[-2].startswith("yarn takes effect in 2 of 2 rotary layers")
+    assert out.splitlines()[-1] == "No problem was found."
+    short = "max_position_embeddings=600"
+    assert verify.main([f"model={folder}", f"rope_parameters={given}", short]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "Problems: the factor 4 of yarn makes 1200 of 300 positions, and 600 are served."
+    )
     refused = {
         f"rope_parameters={YARN}": "is no JSON",
         'rope_parameters={"factor": 4}': "rope_type= in rope_parameters: choose one of default",
         "rope_parameters=[1]": "is no JSON object",
-        'rope_parameters={"rope_type": "yarn", "rope_theta": 1}': "transformers cannot load the",
+        'rope_parameters={"rope_type": "yarn", "rope_theta": 1}': "have no factor, which rope_type "
+        'yarn needs: write "factor": ...',
+        'rope_parameters={"rope_type": "yarn", "rope_theta": 1, "factr": 4}': "have no factor, "
+        "which rope_type yarn needs: did you mean factor where you wrote factr?",
+        'rope_parameters={"rope_type": "yarn", "factor": 4}': 'write "rope_theta": 10000 beside',
+        'rope_parameters={"rope_type": "yarn", "rope_theta": "a", "factor": 4}': "transformers "
+        "cannot load the",
         "lenght=1": "lenght=1: did you mean length?",
         "length=-1": "length must be greater than or equal to 0",
     }
@@ -145,6 +160,73 @@ def test_verify_answers_on_the_command_line(
     assert verify.main(["length=5"]) == 1
     assert "model= is missing" in capsys.readouterr().err
     assert verify.main([]) == 1
+
+
+def test_a_misspelt_setting_is_refused_before_the_model_is_loaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verify.Files, "load", lambda *_: pytest.fail("it was loaded"))
+    for given in ({"rope_type": "yarn", "factr": 4, "rope_theta": 1e4}, YARN):
+        assert verify.main([f"model={folder}", f"rope_parameters={json.dumps(given)}"]) == 1
+        assert "rope_parameters have no " in capsys.readouterr().err
+
+
+NTK_BASE = 10_000 * 2 ** (4 / 3)  # of four pairs
+
+
+@pytest.mark.parametrize(
+    ("given", "problems"),
+    [
+        ({"rope_parameters": YARN | UNTOLD | {"rope_type": "yarn"}}, []),
+        ({"rope_parameters": YARN | UNTOLD}, ["not read with rope_type default"]),
+        ({"rope_parameters": UNTOLD | {"rope_theta": 5e6}}, ["the base is 5,000,000, not the 10,"]),
+        ({"rope_parameters": UNTOLD | {"rope_theta": NTK_BASE}, "length": 600}, []),
+        (
+            {"rope_parameters": {**UNTOLD, "rope_type": "linear", "factor": 2.0}, "length": 900},
+            ["the factor 2 of pi makes 600 of 300 positions, and 900 are served"],
+        ),
+        (
+            {
+                "rope_parameters": {**UNTOLD, "rope_type": "yarn", "factor": 2.0},
+                "max_position_embeddings": 600,
+            },
+            ["yarn begins at 600 positions, and the model was trained for 300"],
+        ),
+        (
+            {"rope_parameters": {**UNTOLD, "rope_type": "linear", "factor": 1.0}},
+            ["linear takes no effect"],
+        ),
+    ],
+)
+def test_problems_are_named_and_only_those(given: dict[str, Any], problems: list[str]) -> None:
+    found = verified(llama(positions=POSITIONS), **given).problems
+    assert len(found) == len(problems), found
+    assert all(said in each for said, each in zip(problems, found, strict=True)), found
+
+
+def test_the_example_of_the_help_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    [example] = re.findall(r"'(rope_parameters=.*)'", verify.__doc__ or "")
+    assert example == f"rope_parameters={verify.EXAMPLE}"
+    settings = verify.settings_of(VerifySettings, [f"model={folder}", example], "help")
+    verify.refuse_early(verify.Files(folder), settings.rope_parameters)
+
+
+@pytest.mark.parametrize("name", ["GPTJ", "Mpt", "GPT2"])
+def test_a_family_that_is_not_supported_has_the_reason_of_a_run(name: str) -> None:
+    sizes: dict[str, Any] = {"vocab_size": 40, "n_embd": 32, "n_layer": 1, "n_head": 4}
+    if name == "Mpt":
+        sizes = {"vocab_size": 40, "d_model": 32, "n_layers": 1, "n_heads": 4}
+    elif name == "GPTJ":
+        sizes["rotary_dim"] = 8
+    config = getattr(transformers, f"{name}Config")(**sizes)
+    net = transformers.AutoModelForCausalLM.from_config(config)
+    with pytest.raises(CannotMount) as run:
+        mounted_and_proved(net)
+    with pytest.raises(CannotMount) as mine:
+        verified(net)
+    assert str(mine.value) == str(run.value)
+    wanted = "has no rotary positions" if name == "GPT2" else "attention in code of its own"
+    assert wanted in str(mine.value)
 
 
 def test_a_model_with_parameters_for_each_kind_of_layer_is_given_both() -> None:

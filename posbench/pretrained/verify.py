@@ -1,12 +1,14 @@
 """`posbench pretrained verify`: which extension a configuration is, and whether it takes effect.
 
     posbench pretrained verify model=FOLDER
-    posbench pretrained verify model=FOLDER 'rope_parameters={"rope_type": "yarn", "factor": 4}'
+    posbench pretrained verify model=FOLDER \\
+        'rope_parameters={"rope_type": "yarn", "factor": 4, "rope_theta": 1000000}'
 
 The model is made by transformers with these `rope_parameters`, or as its folder says. What each
 layer then does to queries and keys is measured. A table says which extension that is, with which
 numbers, and what it changes in which layers. Below it are the differences from what the paper and
-posbench set for the same length, in numbers and in logits.
+posbench set for the same length, in numbers and in logits. The last line names the problems that
+were found; with any, the exit status is 1.
 
     model                    a folder with a model in safetensors and its tokenizer, or a .gguf file
     rope_parameters          JSON; those of the model's own configuration by default
@@ -19,6 +21,7 @@ posbench set for the same length, in numbers and in logits.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import sys
@@ -33,7 +36,7 @@ from posbench.base.errors import ConfigError
 from posbench.base.wording import agreeing, closest, counted, known_names, listed
 from posbench.config import commands
 from posbench.config.exit_status import exit_status
-from posbench.pretrained.loading import Files
+from posbench.pretrained.loading import AS_DATA, UNLOADABLE, Files
 from posbench.pretrained.refusal import as_one_line, need_transformers
 from posbench.pretrained.request import extension_at, settings_of
 from posbench.showing.table import Column, Line, Table
@@ -65,7 +68,20 @@ READ = {
     ),
 }
 """What transformers reads for each `rope_type`, beside the base and the share that turns."""
+NEEDED = {
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor",),
+    "longrope": ("short_factor", "long_factor"),
+    "llama3": (
+        *("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"),
+    ),
+}
+"""Of these, what transformers does not make up."""
 ALWAYS_READ = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
+
+
+EXAMPLE = '{"rope_type": "yarn", "factor": 4, "rope_theta": 1000000}'
 
 
 def _mapping(value: Any) -> Any:
@@ -74,12 +90,10 @@ def _mapping(value: Any) -> Any:
     except ValueError as error:
         raise ConfigError(
             f"rope_parameters={value} is no JSON ({error}): write it in quotes, as "
-            """'rope_parameters={"rope_type": "yarn", "factor": 4}'"""
+            f"'rope_parameters={EXAMPLE}'"
         ) from None
     if not isinstance(found, dict) or not found:
-        raise ConfigError(
-            f'rope_parameters={value} is no JSON object: write {{"rope_type": "yarn", "factor": 4}}'
-        )
+        raise ConfigError(f"rope_parameters={value} is no JSON object: write {EXAMPLE}")
     return found
 
 
@@ -108,10 +122,11 @@ def main(arguments: list[str] | None = None) -> int:
         settings = settings_of(VerifySettings, words, "posbench pretrained verify --help")
         files = Files(settings.model)
         need_transformers()
+        refuse_early(files, settings.rope_parameters)
         model, _ = files.load(settings.dtype, settings.device)
-        said = list(Verified.of(model, settings).lines())
-        print("\n".join(said), flush=True)
-        return 0
+        found = Verified.of(model, settings)
+        print("\n".join(found.lines()), flush=True)
+        return int(bool(found.problems))
 
     return exit_status(verified, words)
 
@@ -139,21 +154,59 @@ def served(model: Any, settings: VerifySettings) -> Any:
         ) from None
 
 
-def refuse_incomplete(config: Any, given: Mapping[str, Any]) -> None:
-    """ConfigError without a `rope_type` or a base, or with one for all where kinds differ."""
-    from posbench.pretrained.configured import rotations
+def refuse_early(files: Files, given: Mapping[str, Any]) -> None:
+    """What can be refused before a model is loaded, which takes its time."""
+    from transformers import AutoConfig
 
-    found = getattr(config, "rope_parameters", None) or {}
-    kinds = [name for name, each in found.items() if isinstance(each, Mapping)]
-    nested = [each for each in given.values() if isinstance(each, Mapping)]
-    for each in nested or [given]:
+    if not given:
+        return
+    refuse_lacking(given)
+    if files.path.is_dir():
+        try:
+            config = AutoConfig.from_pretrained(files.path, **AS_DATA)
+        except UNLOADABLE:
+            return  # loading says it
+        refuse_incomplete(config.get_text_config(), given)
+
+
+def each_rule(given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The rope_parameters of each kind of layer, or those of all."""
+    return [each for each in given.values() if isinstance(each, Mapping)] or [given]
+
+
+def refuse_lacking(given: Mapping[str, Any]) -> None:
+    """ConfigError for a `rope_type` that is none, or one without a setting that it needs."""
+    for each in each_rule(given):
         kind = str(each.get("rope_type", each.get("type", "")))
         if kind not in READ:
             raise ConfigError(
                 f"rope_type={kind} in rope_parameters: "
                 f"{known_names(READ, 'posbench pretrained verify --help', closest(kind, READ))}"
             )
-        if "rope_theta" not in each:
+        lacking = [name for name in NEEDED.get(kind, ()) if name not in each]
+        unread = [name for name in each if name not in (*ALWAYS_READ, *READ[kind])]
+        for name in lacking:
+            written = closest(name, unread)
+            meant = (
+                f"did you mean {name} where you wrote {written}?"
+                if written
+                else f'write "{name}": ... beside the others'
+            )
+            raise ConfigError(
+                f"rope_parameters have no {name}, which rope_type {kind} needs: {meant}"
+            )
+
+
+def refuse_incomplete(config: Any, given: Mapping[str, Any]) -> None:
+    """ConfigError for what lacks a setting or a base, or is one for all where kinds differ."""
+    from posbench.pretrained.configured import rotations
+
+    refuse_lacking(given)
+    found = getattr(config, "rope_parameters", None) or {}
+    kinds = [name for name, each in found.items() if isinstance(each, Mapping)]
+    nested = any(isinstance(each, Mapping) for each in given.values())
+    for each in each_rule(given):
+        if found and "rope_theta" not in each:
             known = [one.get("rope_theta") for one in rotations(config)]
             raise ConfigError(
                 "rope_parameters have no rope_theta, and replace those of the model, whose base "
@@ -197,8 +250,11 @@ class Verified:
         import torch
 
         from posbench.pretrained.configured import rotations
+        from posbench.pretrained.forms import refuse_own_attention, rotaries_of
         from posbench.pretrained.proof import TOKENS, mounted_and_proved
 
+        refuse_own_attention(model)  # before what such a model's configuration may not have
+        rotaries_of(model)
         trained = trained_for(model.config, settings)
         bases = [each.get("rope_theta") for each in rotations(model.config.get_text_config())]
         base = float(bases[0]) if bases and bases[0] else None
@@ -233,6 +289,66 @@ class Verified:
         for kind, _ in kinds:
             yield from self.against_others(kind)
         yield self.answer(kinds)
+        found = self.problems
+        yield f"Problems: {'; '.join(found)}." if found else "No problem was found."
+
+    @functools.cached_property
+    def problems(self) -> list[str]:
+        """What is not as whoever wrote the settings must have meant it."""
+        kinds = [kind for kind, _ in self.kinds()]
+        return list(
+            dict.fromkeys(
+                [
+                    *self.unlike_transformers(),
+                    *self.unread(),
+                    *self.contradictions(kinds),
+                    *self.without_effect(kinds),
+                ]
+            )
+        )
+
+    def unlike_transformers(self) -> Iterator[str]:
+        if not self.agrees and self.settings.dtype in ("float32", "float64"):
+            yield "the logits of transformers differ from those of these extensions"
+
+    def contradictions(self, kinds: Sequence[LayerKind]) -> Iterator[str]:
+        """A base or lengths that are not those of the model, or of the factor."""
+        asked = self.settings.length or self.settings.max_position_embeddings
+        if (now := self.other_base) and not self.is_ntk:
+            yield f"the base is {now}, not the {self.base:,.0f} of the model"
+        for kind in kinds:
+            begins = kind.form.own.positions
+            if kind.name not in (None, "pi") and begins != self.trained:
+                yield (
+                    f"{kind.name} begins at {begins} positions, and the model was trained for "
+                    f"{self.trained} (original_max_position_embeddings)"
+                )
+        for kind in kinds:
+            scale = getattr(kind.form.own.extension, "scale", None)
+            if kind.name not in ("pi", "yarn", "llama3") or not scale:
+                continue
+            reached = round(scale * self.trained)
+            # Llama 3.1 has a factor of 8 for 16 times its length: there it is none of lengths.
+            wanted = asked or (0 if kind.name == "llama3" else self.configured)
+            if reached < 0.99 * wanted or (asked and reached > 1.01 * asked):
+                yield (
+                    f"the factor {scale:g} of {kind.name} makes {reached} of {self.trained} "
+                    f"positions, and {wanted} are served"
+                )
+
+    def without_effect(self, kinds: Sequence[LayerKind]) -> Iterator[str]:
+        # `proportional` is the share of channels of some models, with or without a factor.
+        asked = [each for each in _asked(self.mounted.model.config) if each != "proportional"]
+        if asked and not any(kind.changes for kind in kinds):
+            yield f"{listed(asked)} takes no effect"
+        elif asked and not any(kind.name for kind in kinds if kind.changes):
+            yield f"the layers turn by a table that {listed(asked)} does not explain"
+
+    @property
+    def configured(self) -> int:
+        """The positions that the configuration, as it is served, is for."""
+        config = self.mounted.model.config.get_text_config()
+        return int(getattr(config, "max_position_embeddings", 0) or 0)
 
     # -- which extension, in which layers ----------------------------------------------------------
 
@@ -249,9 +365,8 @@ class Verified:
         from posbench.pretrained.serving import rounding
 
         near, far = self.off
-        allowed = max(SAME, rounding(self.length))
         exact = self.settings.dtype in ("float32", "float64")
-        agree = near <= SAME and far <= allowed
+        allowed, agree = max(SAME, rounding(self.length)), self.agrees
         yield (
             f"Logits of transformers and of these extensions differ by {near:.1g} of the largest "
             f"over the first positions, and by {far:.1g} over all {self.length}, where its angles "
@@ -259,25 +374,31 @@ class Verified:
             + ("they are the same." if agree else "they differ." if exact else "see dtype.")
         )
 
+    @property
+    def agrees(self) -> bool:
+        """Whether transformers computes the same logits, but for the rounding of its angles."""
+        from posbench.pretrained.serving import rounding
+
+        near, far = self.off
+        return near <= SAME and far <= max(SAME, rounding(self.length))
+
     def remarks(self) -> Iterator[str]:
         """Settings that are not read or were lost."""
-        given = self.settings.rope_parameters
-        if not given:
-            return
-        nested = [each for each in given.values() if isinstance(each, dict)]
-        for each in nested or [given]:
-            kind = str(each.get("rope_type", each.get("type", "default")))
-            known = (*ALWAYS_READ, *READ.get(kind, ()))
-            unread = [name for name in each if name not in known]
-            if unread and kind in READ:
-                yield (
-                    f"{listed(unread)} {agreeing(len(unread), 'is', 'are')} not read with "
-                    f"rope_type {kind}."
-                )
+        yield from (f"{each}." for each in self.unread())
         if now := self.other_base:
             yield (
                 f"The base is {now}, where the model was trained with {self.base:,.0f}. {self.ntk}"
             )
+
+    def unread(self) -> Iterator[str]:
+        """Settings that transformers does not look at."""
+        given = self.settings.rope_parameters
+        for each in each_rule(given) if given else ():
+            kind = str(each.get("rope_type", each.get("type", "default")))
+            names = [n for n in each if n not in (*ALWAYS_READ, *READ.get(kind, ()))]
+            if names:
+                verb = agreeing(len(names), "is", "are")
+                yield f"{listed(names)} {verb} not read with rope_type {kind}"
 
     @property
     def other_base(self) -> str:
@@ -293,11 +414,21 @@ class Verified:
 
     @property
     def ntk(self) -> str:
+        """What NTK-aware scaling would set."""
+        return f"NTK sets {self.ntk_base:,.0f} for {self.length} positions."
+
+    @property
+    def ntk_base(self) -> float:
         """The base of NTK-aware scaling for this length."""
         frequencies = next(k.frequencies for k, _ in self.kinds() if k.frequencies)
         count, factor = frequencies.count, max(1.0, self.length / self.trained)
-        base = (self.base or 1) * factor ** (count / max(count - 1, 1))
-        return f"NTK sets {base:,.0f} for {self.length} positions."
+        return (self.base or 1) * float(factor ** (count / max(count - 1, 1)))
+
+    @property
+    def is_ntk(self) -> bool:
+        """Whether the base is another one because NTK-aware scaling sets it so."""
+        bases = {kind.frequencies.base for kind, _ in self.kinds() if kind.frequencies}
+        return all(abs(each / self.ntk_base - 1) < 1e-3 for each in bases)
 
     # -- what others would set ---------------------------------------------------------------------
 
