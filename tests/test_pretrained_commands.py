@@ -395,8 +395,28 @@ def test_few_samples_leave_the_reach_open() -> None:
     search = searched(Falling(150, beyond=1, of=2), hold=0.6)
     surely, never = search.bounds
     assert surely is None and never is None and 100 <= search.reach <= 150
+    assert search.sentence() == (
+        "falling: it is not decided whether 0.6 of what it does at 100 tokens holds anywhere up to "
+        "800 (95 %: no length is sure, no upper bound). More texts are needed: raise texts="
+    )
     # A higher share is asked for than the lower bound of the trained length itself.
     assert share(100, 2, 2).low == pytest.approx(1 / (1 + 1.959964**2 / 2), abs=1e-5)
+
+
+def test_a_longest_length_that_intervals_do_not_decide_is_not_said_to_hold() -> None:
+    """Two of four everywhere beyond: half, and the interval goes from .15 to .85."""
+    search = searched(Falling(100, beyond=2, of=4), 400)
+    assert search.reach == 400
+    assert search.sentence() == (
+        "falling: it is not decided whether 0.5 of what it does at 100 tokens still holds at 400, "
+        "the longest measured (95 %: at least 100, no upper bound). More texts are needed: raise "
+        "texts="
+    )
+    many = searched(Falling(100, beyond=390, of=400), 400)
+    assert many.sentence() == (
+        "falling: 0.5 of what it does at 100 tokens still holds at 400, the longest measured "
+        "(95 %: at least 400, no upper bound)."
+    )
 
 
 def test_the_loss_of_the_last_tokens_is_that_of_the_model_itself() -> None:
