@@ -280,6 +280,22 @@ def test_what_may_be_chosen_follows_from_what_can_be_computed(hosts: dict[str, A
     assert by_setting < everything and {"self_extend", "rerope", "dca"} <= everything
 
 
+def test_what_is_left_out_is_named_with_the_words_that_let_it_in(hosts: dict[str, Any]) -> None:
+    [said] = advice(hosts).left_out()
+    words = {
+        name: group.rstrip(").").rpartition(": ")[2]
+        for names, group in re.findall(r"([\w, ]+) \((.*?\)\.?)", said.removeprefix("Left out: "))
+        for name in names.strip().split(", ")
+    }
+    assert words["self_extend"] == "cache=false" and words["log_n"] == "how=attention"
+    assert words["rerope"] == words["dca"] == "how=attention cache=false"
+    assert said in list(advice(hosts).lines())
+    for name, each in words.items():
+        given = dict(word.split("=") for word in each.split())
+        assert name in advice(hosts, **given).candidates()
+    assert list(advice(hosts, how="attention", cache=False).left_out()) == []
+
+
 def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
     for length, settings in ((16384, {}), (32768, {"how": "attention", "cache": False})):
         mine = advice(hosts, 1e30, target=length, **settings)
@@ -339,6 +355,25 @@ def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
     for words, said in refused.items():
         assert advise.main([*words]) == 1
         assert said in capsys.readouterr().err
+
+
+def test_advise_reads_the_head_of_a_gguf_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gguf = pytest.importorskip("gguf")
+    pytest.importorskip("accelerate")
+    writer = gguf.GGUFWriter(tmp_path / "it.gguf", "llama")
+    writer.add_context_length(POSITIONS)
+    writer.add_rope_freq_base(50_000.0)
+    writer.add_embedding_length(32)
+    writer.add_head_count(4)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert advise.known_of(tmp_path / "it.gguf") == (POSITIONS, 50_000.0, 4)
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF")
+    assert advise.main([f"model={tmp_path / 'bad.gguf'}", "target=600"]) == 1
+    assert "is no GGUF file that says its context length" in capsys.readouterr().err
 
 
 def test_a_model_that_answers_nothing_at_1x_is_told(hosts: dict[str, Any]) -> None:
