@@ -113,7 +113,7 @@ def known_of(folder: Path) -> tuple[int, float, int]:
     """Positions of training before any extension, base, and pairs that turn in a head, as far as a
     config.json or the head of a .gguf file says them; 0 where it does not.
     """
-    if folder.suffix == GGUF:
+    if folder.suffix == GGUF and folder.is_file():
         return known_of_gguf(folder)
     try:
         config: Any = json.loads(read_text(folder / "config.json", LARGEST))
