@@ -19,11 +19,13 @@ from posbench.base.errors import ConfigError
 from posbench.extensions.direct import Direct
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
-from posbench.pretrained import advise, layer_kinds, reach, verify
+from posbench.pretrained import advise, layer_kinds, reach, rope_settings, verify
 from posbench.pretrained.advise import Advice, AdviceSettings
+from posbench.pretrained.loading import Files
 from posbench.pretrained.proof import mounted_and_proved
 from posbench.pretrained.reach import Ability, Bisection, LossOfTheLast, Point, share
 from posbench.pretrained.refusal import CannotMount
+from posbench.pretrained.request import settings_of
 from posbench.pretrained.servers import RECIPES, ServedModel
 from posbench.pretrained.verify import Verified, VerifySettings
 
@@ -165,7 +167,7 @@ def test_verify_answers_on_the_command_line(
 def test_a_misspelt_setting_is_refused_before_the_model_is_loaded(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verify.Files, "load", lambda *_: pytest.fail("it was loaded"))
+    monkeypatch.setattr(Files, "load", lambda *_: pytest.fail("it was loaded"))
     for given in ({"rope_type": "yarn", "factr": 4, "rope_theta": 1e4}, YARN):
         assert verify.main([f"model={folder}", f"rope_parameters={json.dumps(given)}"]) == 1
         assert "rope_parameters have no " in capsys.readouterr().err
@@ -206,9 +208,9 @@ def test_problems_are_named_and_only_those(given: dict[str, Any], problems: list
 
 def test_the_example_of_the_help_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [example] = re.findall(r"'(rope_parameters=.*)'", verify.__doc__ or "")
-    assert example == f"rope_parameters={verify.EXAMPLE}"
-    settings = verify.settings_of(VerifySettings, [f"model={folder}", example], "help")
-    verify.refuse_early(verify.Files(folder), settings.rope_parameters)
+    assert example == f"rope_parameters={rope_settings.EXAMPLE}"
+    settings = settings_of(VerifySettings, [f"model={folder}", example], "help")
+    rope_settings.refuse_early(Files(folder), settings.rope_parameters)
 
 
 @pytest.mark.parametrize("name", ["GPTJ", "Mpt", "GPT2"])

@@ -33,12 +33,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt
 
 from posbench.base.errors import ConfigError
-from posbench.base.wording import agreeing, closest, counted, known_names, listed
+from posbench.base.wording import agreeing, counted, listed
 from posbench.config import commands
 from posbench.config.exit_status import exit_status
-from posbench.pretrained.loading import AS_DATA, UNLOADABLE, Files
+from posbench.pretrained.loading import Files
 from posbench.pretrained.refusal import as_one_line, need_transformers
 from posbench.pretrained.request import extension_at, settings_of
+from posbench.pretrained.rope_settings import (
+    each_rule,
+    mapping,
+    names_unread,
+    refuse_early,
+    refuse_incomplete,
+)
 from posbench.showing.table import Column, Line, Table
 
 if TYPE_CHECKING:
@@ -50,51 +57,6 @@ if TYPE_CHECKING:
 
 SAME = 1e-5
 """A share of the largest logit up to which logits are the same."""
-READ = {
-    "default": (),
-    "linear": ("factor",),
-    "proportional": ("factor",),
-    "dynamic": ("factor", "original_max_position_embeddings"),
-    "yarn": (
-        *("factor", "original_max_position_embeddings", "attention_factor", "beta_fast"),
-        *("beta_slow", "mscale", "mscale_all_dim", "truncate"),
-    ),
-    "longrope": (
-        *("factor", "original_max_position_embeddings", "attention_factor", "short_factor"),
-        "long_factor",
-    ),
-    "llama3": (
-        *("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"),
-    ),
-}
-"""What transformers reads for each `rope_type`, beside the base and the share that turns."""
-NEEDED = {
-    "linear": ("factor",),
-    "dynamic": ("factor",),
-    "yarn": ("factor",),
-    "longrope": ("short_factor", "long_factor"),
-    "llama3": (
-        *("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"),
-    ),
-}
-"""Of these, what transformers does not make up."""
-ALWAYS_READ = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
-
-
-EXAMPLE = '{"rope_type": "yarn", "factor": 4, "rope_theta": 1000000}'
-
-
-def _mapping(value: Any) -> Any:
-    try:
-        found = json.loads(value) if isinstance(value, str) else value
-    except ValueError as error:
-        raise ConfigError(
-            f"rope_parameters={value} is no JSON ({error}): write it in quotes, as "
-            f"'rope_parameters={EXAMPLE}'"
-        ) from None
-    if not isinstance(found, dict) or not found:
-        raise ConfigError(f"rope_parameters={value} is no JSON object: write {EXAMPLE}")
-    return found
 
 
 class VerifySettings(BaseModel):
@@ -103,7 +65,7 @@ class VerifySettings(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     model: Path
-    rope_parameters: Annotated[dict[str, Any], BeforeValidator(_mapping)] = {}
+    rope_parameters: Annotated[dict[str, Any], BeforeValidator(mapping)] = {}
     max_position_embeddings: NonNegativeInt = 0
     train_positions: NonNegativeInt = 0
     length: NonNegativeInt = 0
@@ -152,71 +114,6 @@ def served(model: Any, settings: VerifySettings) -> Any:
         raise ConfigError(
             f"transformers cannot load the model with {json.dumps(changed)}: {as_one_line(error)}"
         ) from None
-
-
-def refuse_early(files: Files, given: Mapping[str, Any]) -> None:
-    """What can be refused before a model is loaded, which takes its time."""
-    from transformers import AutoConfig
-
-    if not given:
-        return
-    refuse_lacking(given)
-    if files.path.is_dir():
-        try:
-            config = AutoConfig.from_pretrained(files.path, **AS_DATA)
-        except UNLOADABLE:
-            return  # loading says it
-        refuse_incomplete(config.get_text_config(), given)
-
-
-def each_rule(given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The rope_parameters of each kind of layer, or those of all."""
-    return [each for each in given.values() if isinstance(each, Mapping)] or [given]
-
-
-def refuse_lacking(given: Mapping[str, Any]) -> None:
-    """ConfigError for a `rope_type` that is none, or one without a setting that it needs."""
-    for each in each_rule(given):
-        kind = str(each.get("rope_type", each.get("type", "")))
-        if kind not in READ:
-            raise ConfigError(
-                f"rope_type={kind} in rope_parameters: "
-                f"{known_names(READ, 'posbench pretrained verify --help', closest(kind, READ))}"
-            )
-        lacking = [name for name in NEEDED.get(kind, ()) if name not in each]
-        unread = [name for name in each if name not in (*ALWAYS_READ, *READ[kind])]
-        for name in lacking:
-            written = closest(name, unread)
-            meant = (
-                f"did you mean {name} where you wrote {written}?"
-                if written
-                else f'write "{name}": ... beside the others'
-            )
-            raise ConfigError(
-                f"rope_parameters have no {name}, which rope_type {kind} needs: {meant}"
-            )
-
-
-def refuse_incomplete(config: Any, given: Mapping[str, Any]) -> None:
-    """ConfigError for what lacks a setting or a base, or is one for all where kinds differ."""
-    from posbench.pretrained.configured import rotations
-
-    refuse_lacking(given)
-    found = getattr(config, "rope_parameters", None) or {}
-    kinds = [name for name, each in found.items() if isinstance(each, Mapping)]
-    nested = any(isinstance(each, Mapping) for each in given.values())
-    for each in each_rule(given):
-        if found and "rope_theta" not in each:
-            known = [one.get("rope_theta") for one in rotations(config)]
-            raise ConfigError(
-                "rope_parameters have no rope_theta, and replace those of the model, whose base "
-                f'would be lost: write "rope_theta": {known[0]:g} beside the others'
-            )
-    if kinds and not nested:
-        raise ConfigError(
-            f"the model has rope_parameters for each of {listed(kinds)}, and one is given for all: "
-            f'write {{"{kinds[-1]}": {json.dumps(given)}, ...}}'
-        )
 
 
 def trained_for(config: Any, settings: VerifySettings) -> int:
@@ -395,8 +292,7 @@ class Verified:
         given = self.settings.rope_parameters
         for each in each_rule(given) if given else ():
             kind = str(each.get("rope_type", each.get("type", "default")))
-            names = [n for n in each if n not in (*ALWAYS_READ, *READ.get(kind, ()))]
-            if names:
+            if names := names_unread(each):
                 verb = agreeing(len(names), "is", "are")
                 yield f"{listed(names)} {verb} not read with rope_type {kind}"
 
