@@ -4,6 +4,7 @@ numbers are those of the records.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -30,6 +31,7 @@ from posbench.config import board as definition
 from posbench.config.compose import compose
 from posbench.config.folders import own_names
 from posbench.core.attention import Attention
+from posbench.pretrained.servers import RECIPES, ServedModel
 from posbench.records import files, tables
 from posbench.showing.table import NOTHING, number
 
@@ -409,6 +411,18 @@ def test_no_template_has_a_score_in_digits(name: str) -> None:
 def test_pages_with_numbers_are_those_of_the_records() -> None:
     for path, content in answers.pages(ROOT).items():
         assert path.read_bytes() == content, f"run `{answers.COMMAND}`"
+
+
+def test_settings_of_servers_on_the_page_are_those_of_the_code() -> None:
+    model = ServedModel(8192, 500_000.0, 64, 32768)
+    recipe = RECIPES["yarn"](model, None)
+    given = {"max_position_embeddings": 32768, "rope_parameters": recipe.parameters}
+    page = PAGES["docs/pretrained.md"]
+    section = page.partition("## What do I write into config.json")[2].partition("\n## ")[0]
+    first, second = re.findall(r"```text\n(.*?)\n```", section, re.S)
+    assert json.loads(first) == given
+    assert second.splitlines() == list(recipe.lines(32768))
+    assert "advise trained=8192 base=500000 target=32768" in section
 
 
 @pytest.mark.slow

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import torch
+import transformers
 from scipy import stats
 from small_models import characters, gemma3, llama
 
@@ -17,10 +19,13 @@ from posbench.base.errors import ConfigError
 from posbench.extensions.direct import Direct
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
-from posbench.pretrained import advise, layer_kinds, reach, verify
+from posbench.pretrained import advise, layer_kinds, reach, rope_settings, verify
 from posbench.pretrained.advise import Advice, AdviceSettings
+from posbench.pretrained.loading import Files
 from posbench.pretrained.proof import mounted_and_proved
 from posbench.pretrained.reach import Ability, Bisection, LossOfTheLast, Point, share
+from posbench.pretrained.refusal import CannotMount
+from posbench.pretrained.request import settings_of
 from posbench.pretrained.servers import RECIPES, ServedModel
 from posbench.pretrained.verify import Verified, VerifySettings
 
@@ -129,12 +134,24 @@ def test_verify_answers_on_the_command_line(
     assert verify.main([f"model={folder}", f"rope_parameters={given}"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("Trained for 300 positions, served up to 1200.")
-    assert out.splitlines()[-1].startswith("yarn takes effect in 2 of 2 rotary layers")
+    assert out.splitlines()[-2].startswith("yarn takes effect in 2 of 2 rotary layers")
+    assert out.splitlines()[-1] == "No problem was found."
+    short = "max_position_embeddings=600"
+    assert verify.main([f"model={folder}", f"rope_parameters={given}", short]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "Problems: the factor 4 of yarn makes 1200 of 300 positions, and 600 are served."
+    )
     refused = {
         f"rope_parameters={YARN}": "is no JSON",
         'rope_parameters={"factor": 4}': "rope_type= in rope_parameters: choose one of default",
         "rope_parameters=[1]": "is no JSON object",
-        'rope_parameters={"rope_type": "yarn", "rope_theta": 1}': "transformers cannot load the",
+        'rope_parameters={"rope_type": "yarn", "rope_theta": 1}': "have no factor, which rope_type "
+        'yarn needs: write "factor": ...',
+        'rope_parameters={"rope_type": "yarn", "rope_theta": 1, "factr": 4}': "have no factor, "
+        "which rope_type yarn needs: did you mean factor where you wrote factr?",
+        'rope_parameters={"rope_type": "yarn", "factor": 4}': 'write "rope_theta": 10000 beside',
+        'rope_parameters={"rope_type": "yarn", "rope_theta": "a", "factor": 4}': "transformers "
+        "cannot load the",
         "lenght=1": "lenght=1: did you mean length?",
         "length=-1": "length must be greater than or equal to 0",
     }
@@ -145,6 +162,73 @@ def test_verify_answers_on_the_command_line(
     assert verify.main(["length=5"]) == 1
     assert "model= is missing" in capsys.readouterr().err
     assert verify.main([]) == 1
+
+
+def test_a_misspelt_setting_is_refused_before_the_model_is_loaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Files, "load", lambda *_: pytest.fail("it was loaded"))
+    for given in ({"rope_type": "yarn", "factr": 4, "rope_theta": 1e4}, YARN):
+        assert verify.main([f"model={folder}", f"rope_parameters={json.dumps(given)}"]) == 1
+        assert "rope_parameters have no " in capsys.readouterr().err
+
+
+NTK_BASE = 10_000 * 2 ** (4 / 3)  # of four pairs
+
+
+@pytest.mark.parametrize(
+    ("given", "problems"),
+    [
+        ({"rope_parameters": YARN | UNTOLD | {"rope_type": "yarn"}}, []),
+        ({"rope_parameters": YARN | UNTOLD}, ["not read with rope_type default"]),
+        ({"rope_parameters": UNTOLD | {"rope_theta": 5e6}}, ["the base is 5,000,000, not the 10,"]),
+        ({"rope_parameters": UNTOLD | {"rope_theta": NTK_BASE}, "length": 600}, []),
+        (
+            {"rope_parameters": {**UNTOLD, "rope_type": "linear", "factor": 2.0}, "length": 900},
+            ["the factor 2 of pi makes 600 of 300 positions, and 900 are served"],
+        ),
+        (
+            {
+                "rope_parameters": {**UNTOLD, "rope_type": "yarn", "factor": 2.0},
+                "max_position_embeddings": 600,
+            },
+            ["yarn begins at 600 positions, and the model was trained for 300"],
+        ),
+        (
+            {"rope_parameters": {**UNTOLD, "rope_type": "linear", "factor": 1.0}},
+            ["linear takes no effect"],
+        ),
+    ],
+)
+def test_problems_are_named_and_only_those(given: dict[str, Any], problems: list[str]) -> None:
+    found = verified(llama(positions=POSITIONS), **given).problems
+    assert len(found) == len(problems), found
+    assert all(said in each for said, each in zip(problems, found, strict=True)), found
+
+
+def test_the_example_of_the_help_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    [example] = re.findall(r"'(rope_parameters=.*)'", verify.__doc__ or "")
+    assert example == f"rope_parameters={rope_settings.EXAMPLE}"
+    settings = settings_of(VerifySettings, [f"model={folder}", example], "help")
+    rope_settings.refuse_early(Files(folder), settings.rope_parameters)
+
+
+@pytest.mark.parametrize("name", ["GPTJ", "Mpt", "GPT2"])
+def test_a_family_that_is_not_supported_has_the_reason_of_a_run(name: str) -> None:
+    sizes: dict[str, Any] = {"vocab_size": 40, "n_embd": 32, "n_layer": 1, "n_head": 4}
+    if name == "Mpt":
+        sizes = {"vocab_size": 40, "d_model": 32, "n_layers": 1, "n_heads": 4}
+    elif name == "GPTJ":
+        sizes["rotary_dim"] = 8
+    config = getattr(transformers, f"{name}Config")(**sizes)
+    net = transformers.AutoModelForCausalLM.from_config(config)
+    with pytest.raises(CannotMount) as run:
+        mounted_and_proved(net)
+    with pytest.raises(CannotMount) as mine:
+        verified(net)
+    assert str(mine.value) == str(run.value)
+    wanted = "has no rotary positions" if name == "GPT2" else "attention in code of its own"
+    assert wanted in str(mine.value)
 
 
 def test_a_model_with_parameters_for_each_kind_of_layer_is_given_both() -> None:
@@ -196,6 +280,22 @@ def test_what_may_be_chosen_follows_from_what_can_be_computed(hosts: dict[str, A
     assert not {"self_extend", "rerope", "dca", "log_n"} & by_setting
     everything = set(advice(hosts, how="attention", cache=False).candidates())
     assert by_setting < everything and {"self_extend", "rerope", "dca"} <= everything
+
+
+def test_what_is_left_out_is_named_with_the_words_that_let_it_in(hosts: dict[str, Any]) -> None:
+    [said] = advice(hosts).left_out()
+    words = {
+        name: group.rstrip(").").rpartition(": ")[2]
+        for names, group in re.findall(r"([\w, ]+) \((.*?\)\.?)", said.removeprefix("Left out: "))
+        for name in names.strip().split(", ")
+    }
+    assert words["self_extend"] == "cache=false" and words["log_n"] == "how=attention"
+    assert words["rerope"] == words["dca"] == "how=attention cache=false"
+    assert said in list(advice(hosts).lines())
+    for name, each in words.items():
+        given = dict(word.split("=") for word in each.split())
+        assert name in advice(hosts, **given).candidates()
+    assert list(advice(hosts, how="attention", cache=False).left_out()) == []
 
 
 def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
@@ -259,6 +359,25 @@ def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
         assert said in capsys.readouterr().err
 
 
+def test_advise_reads_the_head_of_a_gguf_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gguf = pytest.importorskip("gguf")
+    pytest.importorskip("accelerate")
+    writer = gguf.GGUFWriter(tmp_path / "it.gguf", "llama")
+    writer.add_context_length(POSITIONS)
+    writer.add_rope_freq_base(50_000.0)
+    writer.add_embedding_length(32)
+    writer.add_head_count(4)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert advise.known_of(tmp_path / "it.gguf") == (POSITIONS, 50_000.0, 4)
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF")
+    assert advise.main([f"model={tmp_path / 'bad.gguf'}", "target=600"]) == 1
+    assert "is no GGUF file that says its context length" in capsys.readouterr().err
+
+
 def test_a_model_that_answers_nothing_at_1x_is_told(hosts: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="has no records: measure the model first"):
         list(advice(hosts, record=ROOT / "docs").record_lines())
@@ -313,8 +432,28 @@ def test_few_samples_leave_the_reach_open() -> None:
     search = searched(Falling(150, beyond=1, of=2), hold=0.6)
     surely, never = search.bounds
     assert surely is None and never is None and 100 <= search.reach <= 150
+    assert search.sentence() == (
+        "falling: it is not decided whether 0.6 of what it does at 100 tokens holds anywhere up to "
+        "800 (95 %: no length is sure, no upper bound). More texts are needed: raise texts="
+    )
     # A higher share is asked for than the lower bound of the trained length itself.
     assert share(100, 2, 2).low == pytest.approx(1 / (1 + 1.959964**2 / 2), abs=1e-5)
+
+
+def test_a_longest_length_that_intervals_do_not_decide_is_not_said_to_hold() -> None:
+    """Two of four everywhere beyond: half, and the interval goes from .15 to .85."""
+    search = searched(Falling(100, beyond=2, of=4), 400)
+    assert search.reach == 400
+    assert search.sentence() == (
+        "falling: it is not decided whether 0.5 of what it does at 100 tokens still holds at 400, "
+        "the longest measured (95 %: at least 100, no upper bound). More texts are needed: raise "
+        "texts="
+    )
+    many = searched(Falling(100, beyond=390, of=400), 400)
+    assert many.sentence() == (
+        "falling: 0.5 of what it does at 100 tokens still holds at 400, the longest measured "
+        "(95 %: at least 400, no upper bound)."
+    )
 
 
 def test_the_loss_of_the_last_tokens_is_that_of_the_model_itself() -> None:

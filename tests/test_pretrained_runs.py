@@ -693,6 +693,24 @@ def test_one_factor_for_all_lengths_changes_short_texts_too(said: Said, tmp_path
     assert "scale=served needs the trained length" in said("scale=served", "tokens=[128]")[2]
 
 
+@pytest.mark.parametrize("length", [0.6, 6])
+def test_a_fixed_factor_is_printed_as_it_was_measured(said: Said, length: float) -> None:
+    """Whatever the lengths of the tests, below or beyond the length that it is for."""
+    status, out, error = said(
+        f"lengths=[{length}]", "extension=yarn_served_4,ntk_served_4", "questions=1", "texts=1"
+    )
+    assert status == 0, error
+    yarn, ntk = (
+        json.loads(line.partition(": ")[2])
+        for line in out.splitlines()
+        if "_served_4, up to 1200 positions: " in line
+    )
+    assert yarn["max_position_embeddings"] == ntk["max_position_embeddings"] == 4 * POSITIONS
+    assert yarn["rope_parameters"]["factor"] == 4
+    base = 10_000.0 * 4 ** (4 / 3)  # of four pairs, the slowest is divided by the factor
+    assert ntk["rope_parameters"]["rope_theta"] == pytest.approx(base)
+
+
 def test_a_model_is_extended_for_a_while(folder: Path) -> None:
     model, _ = Files(folder).load("auto")
     tokens = torch.arange(400)[None] % 40

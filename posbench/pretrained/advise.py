@@ -8,7 +8,7 @@ of channels turns within the trained length that is most like yours. A table say
 gained over none at the multiple of the trained length, and what they cost at 1x. Below it are the
 settings of servers for the first one, and what to measure next.
 
-    model      a folder with a config.json, which says the two next ones
+    model      a folder with a config.json, or a .gguf file, which says the two next ones
     trained    positions of training
     base       rope_theta
     target     the longest length that is to be served
@@ -21,6 +21,7 @@ settings of servers for the first one, and what to measure next.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import sys
@@ -46,7 +47,8 @@ from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension, FrequencyExtension
 from posbench.extensions.served import FOLLOWS
-from posbench.pretrained.loading import Files
+from posbench.pretrained.loading import GGUF, UNLOADABLE, Files, need_gguf
+from posbench.pretrained.refusal import as_one_line
 from posbench.pretrained.request import settings_of
 from posbench.pretrained.servers import RECIPES, Recipe, ServedModel
 from posbench.records import files, tables
@@ -64,6 +66,12 @@ ln(L / 2 pi) / ln b of L = 40 positions, which is .70 by definition of the short
 10,000."""
 MOST = 12
 """Rows of the table."""
+REASONS = {
+    "how=attention": "own attention: how=attention",
+    "cache=false": "keys that change: cache=false",
+    "how=attention cache=false": "own attention and keys that change: how=attention cache=false",
+}
+"""Why an extension is left out, by the words with which it is not."""
 DRAWS = 2_000
 """Of the bootstrap: a fifth of those of the board, for an answer within seconds."""
 
@@ -103,8 +111,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def known_of(folder: Path) -> tuple[int, float, int]:
     """Positions of training before any extension, base, and pairs that turn in a head, as far as a
-    config.json says them; 0 where it does not.
+    config.json or the head of a .gguf file says them; 0 where it does not.
     """
+    if folder.suffix == GGUF and folder.is_file():
+        return known_of_gguf(folder)
     try:
         config: Any = json.loads(read_text(folder / "config.json", LARGEST))
     except (OSError, ValueError) as error:
@@ -122,6 +132,31 @@ def known_of(folder: Path) -> tuple[int, float, int]:
     share = rope.get("partial_rotary_factor") or text.get("partial_rotary_factor") or 1
     base = rope.get("rope_theta") or text.get("rope_theta") or 0
     return int(positions or 0), float(base), int(width * share) // 2
+
+
+def known_of_gguf(file: Path) -> tuple[int, float, int]:
+    """`known_of` by the names that llama.cpp gives to settings; no weight is read."""
+    need_gguf()
+    from gguf import GGUFReader
+
+    try:
+        fields = GGUFReader(file).fields
+        kind = fields["general.architecture"].contents()
+        found: dict[str, Any] = {
+            name.removeprefix(f"{kind}."): each.contents() for name, each in fields.items()
+        }
+        positions = found.get("rope.scaling.original_context_length") or found["context_length"]
+        width = found.get("rope.dimension_count") or found.get("attention.key_length")
+        if not width:
+            width = found.get("embedding_length", 0) // max(
+                found.get("attention.head_count") or 1, 1
+            )
+        return int(positions), float(found.get("rope.freq_base") or 0), int(width) // 2
+    except UNLOADABLE as error:
+        raise ConfigError(
+            f"model={file} is no GGUF file that says its context length ({as_one_line(error)}): "
+            "give trained= and base="
+        ) from None
 
 
 PAIRS = 64
@@ -241,6 +276,13 @@ class Advice:
 
     def candidates(self) -> dict[str, Extension]:
         """The extensions that may be chosen, by what is to be computed and cached."""
+        return {name: each for name, (each, why) in self.judged.items() if not why}
+
+    @functools.cached_property
+    def judged(self) -> dict[str, tuple[Extension, str]]:
+        """The extensions that were measured, each with the words that would let it in; "" for one
+        that may be chosen as it is.
+        """
         gains, found = self.hosts[self.like].gains(self.multiple), {}
         sketched = page_data.sketches()
         with composing():
@@ -250,12 +292,23 @@ class Advice:
                 listable = isinstance(extension, FrequencyExtension)
                 keys = str(sketched.get(f"rope_{name}", {}).get("keys", ""))
                 by_setting = listable or bool(self._recipe(name, extension).llama_cpp)
+                why = []
                 if self.settings.how == "configuration" and not by_setting:
-                    continue
+                    why.append("how=attention")
                 if self.settings.cache and keys.lower().startswith("no"):
-                    continue
-                found[name] = extension
+                    why.append("cache=false")
+                found[name] = extension, " ".join(why)
         return found
+
+    def left_out(self) -> Iterator[str]:
+        """Which extensions are not in the table, and by which words they would be."""
+        groups: dict[str, list[str]] = {}
+        for name, (_, words) in self.judged.items():
+            if words:
+                groups.setdefault(words, []).append(name)
+        if groups:
+            parts = [f"{', '.join(sorted(groups[each]))} ({REASONS[each]})" for each in groups]
+            yield f"Left out: {'; '.join(parts)}."
 
     def _built(self, name: str) -> Extension | None:
         """The extension at the model's length; None where no YAML is called so, as of a pair."""
@@ -300,6 +353,7 @@ class Advice:
                 Line(name, [*cells, away, gained, f"{order.loc[name, 'common']:.0f}", policy])
             )
         yield from Table(columns, rows).aligned()
+        yield from self.left_out()
         yield ""
         if rows:
             yield from self.to_serve(order, known)

@@ -202,15 +202,21 @@ def _to_serve(mounted: Mounted, rows: Sequence[Candidate], longest: int) -> Iter
         "--hf-overrides of vLLM:"
     )
     for each in rows:
-        recipe = overrides(mounted, unwrapped(each.extension), longest)
-        yield f"{each.name}: {recipe if isinstance(recipe, str) else json.dumps(recipe)}"
+        extension, length = unwrapped(each.extension, mounted.train_positions, longest)
+        recipe = overrides(mounted, extension, length)
+        said = each.name if length == longest else f"{each.name}, up to {length} positions"
+        yield f"{said}: {recipe if isinstance(recipe, str) else json.dumps(recipe)}"
 
 
-def unwrapped(extension: Extension) -> Extension:
-    """What is served: at the longest length, one factor for all lengths is that of the length."""
+def unwrapped(extension: Extension, trained: int, longest: int) -> tuple[Extension, int]:
+    """What is served, and the length at which it has the factor that was measured: one factor for
+    all lengths is that of the length it is told, whatever was tested.
+    """
     from posbench.extensions.served import Served
 
-    return extension.extension if isinstance(extension, Served) else extension
+    if isinstance(extension, Served):
+        return extension.extension, extension.told(trained)
+    return extension, longest
 
 
 @dataclass(frozen=True)

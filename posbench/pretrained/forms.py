@@ -71,28 +71,38 @@ def mount(model: PreTrainedModel, train_positions: int | None = None) -> Mounted
     `train_positions` is L, by default the `max_position_embeddings` of its configuration.
     """
     model_name = type(model).__name__
-    if not model._can_set_attn_implementation():
-        raise CannotMount(
-            f"{model_name} computes attention in code of its own, where nothing can be exchanged: "
-            "choose a model that goes through the attention interface of transformers"
-        )
+    refuse_own_attention(model)
     config = model.config.get_text_config()
     positions = train_positions or getattr(config, "max_position_embeddings", None)
     if not positions:
         raise CannotMount(
             f"{model_name} does not say for how many positions it was trained: give train_positions"
         )
-    rotaries = [m for m in model.modules() if type(m).__name__.endswith("RotaryEmbedding")]
-    if not rotaries:
-        raise CannotMount(
-            f"{model_name} has no rotary positions, and only those can be replaced: choose a model "
-            "that has"
-        )
+    rotaries = rotaries_of(model)
     found = TwoPasses(model, rotaries, positions)
     layers = found.layers()
     richer = any(isinstance(each, RicherLayer) or each.window for each in layers)
     kind = Mounted if found.is_plain and not richer else Richer
     return kind(model, layers, rotaries, positions)
+
+
+def refuse_own_attention(model: PreTrainedModel) -> None:
+    if not model._can_set_attn_implementation():
+        raise CannotMount(
+            f"{type(model).__name__} computes attention in code of its own, where nothing can be "
+            "exchanged: choose a model that goes through the attention interface of transformers"
+        )
+
+
+def rotaries_of(model: PreTrainedModel) -> list[nn.Module]:
+    """The rotary embeddings of a model; CannotMount where it has none."""
+    found = [m for m in model.modules() if type(m).__name__.endswith("RotaryEmbedding")]
+    if not found:
+        raise CannotMount(
+            f"{type(model).__name__} has no rotary positions, and only those can be replaced: "
+            "choose a model that has"
+        )
+    return found
 
 
 class TwoPasses:

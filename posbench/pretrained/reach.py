@@ -331,6 +331,14 @@ class Bisection:
         never = [p.length for p in self.all if p.high < self.threshold]
         return max(surely, default=None), min(never, default=None)
 
+    @property
+    def decided(self) -> bool:
+        """Whether the intervals say that it holds at the longest length, or where it does not."""
+        surely, never = self.bounds
+        if self.reach == self.longest:
+            return surely == self.longest
+        return surely is not None or never is not None
+
     def cells(self, point: Point) -> list[str]:
         bounds = NOTHING
         if not math.isnan(point.low):
@@ -350,6 +358,16 @@ class Bisection:
         at_least = f"at least {surely}" if surely else "no length is sure"
         said = f"{at_least}, {f'less than {never}' if never else 'no upper bound'}"
         multiple = f"{self.reach / self.trained:.3g}x"
+        if not self.decided:
+            where = (
+                f"still holds at {self.longest}, the longest measured"
+                if self.reach == self.longest
+                else f"holds anywhere up to {self.longest}"
+            )
+            return (
+                f"{name}: it is not decided whether {self.hold:g} of what it does at "
+                f"{self.trained} tokens {where} (95 %: {said}). More texts are needed: raise texts="
+            )
         if self.reach == self.longest:
             return (
                 f"{name}: {self.hold:g} of what it does at {self.trained} tokens still holds at "

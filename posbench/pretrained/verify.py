@@ -1,12 +1,14 @@
 """`posbench pretrained verify`: which extension a configuration is, and whether it takes effect.
 
     posbench pretrained verify model=FOLDER
-    posbench pretrained verify model=FOLDER 'rope_parameters={"rope_type": "yarn", "factor": 4}'
+    posbench pretrained verify model=FOLDER \\
+        'rope_parameters={"rope_type": "yarn", "factor": 4, "rope_theta": 1000000}'
 
 The model is made by transformers with these `rope_parameters`, or as its folder says. What each
 layer then does to queries and keys is measured. A table says which extension that is, with which
 numbers, and what it changes in which layers. Below it are the differences from what the paper and
-posbench set for the same length, in numbers and in logits.
+posbench set for the same length, in numbers and in logits. The last line names the problems that
+were found; with any, the exit status is 1.
 
     model                    a folder with a model in safetensors and its tokenizer, or a .gguf file
     rope_parameters          JSON; those of the model's own configuration by default
@@ -19,6 +21,7 @@ posbench set for the same length, in numbers and in logits.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import sys
@@ -30,12 +33,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt
 
 from posbench.base.errors import ConfigError
-from posbench.base.wording import agreeing, closest, counted, known_names, listed
+from posbench.base.wording import agreeing, counted, listed
 from posbench.config import commands
 from posbench.config.exit_status import exit_status
 from posbench.pretrained.loading import Files
 from posbench.pretrained.refusal import as_one_line, need_transformers
 from posbench.pretrained.request import extension_at, settings_of
+from posbench.pretrained.rope_settings import (
+    each_rule,
+    mapping,
+    names_unread,
+    refuse_early,
+    refuse_incomplete,
+)
 from posbench.showing.table import Column, Line, Table
 
 if TYPE_CHECKING:
@@ -47,40 +57,6 @@ if TYPE_CHECKING:
 
 SAME = 1e-5
 """A share of the largest logit up to which logits are the same."""
-READ = {
-    "default": (),
-    "linear": ("factor",),
-    "proportional": ("factor",),
-    "dynamic": ("factor", "original_max_position_embeddings"),
-    "yarn": (
-        *("factor", "original_max_position_embeddings", "attention_factor", "beta_fast"),
-        *("beta_slow", "mscale", "mscale_all_dim", "truncate"),
-    ),
-    "longrope": (
-        *("factor", "original_max_position_embeddings", "attention_factor", "short_factor"),
-        "long_factor",
-    ),
-    "llama3": (
-        *("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"),
-    ),
-}
-"""What transformers reads for each `rope_type`, beside the base and the share that turns."""
-ALWAYS_READ = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
-
-
-def _mapping(value: Any) -> Any:
-    try:
-        found = json.loads(value) if isinstance(value, str) else value
-    except ValueError as error:
-        raise ConfigError(
-            f"rope_parameters={value} is no JSON ({error}): write it in quotes, as "
-            """'rope_parameters={"rope_type": "yarn", "factor": 4}'"""
-        ) from None
-    if not isinstance(found, dict) or not found:
-        raise ConfigError(
-            f'rope_parameters={value} is no JSON object: write {{"rope_type": "yarn", "factor": 4}}'
-        )
-    return found
 
 
 class VerifySettings(BaseModel):
@@ -89,7 +65,7 @@ class VerifySettings(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     model: Path
-    rope_parameters: Annotated[dict[str, Any], BeforeValidator(_mapping)] = {}
+    rope_parameters: Annotated[dict[str, Any], BeforeValidator(mapping)] = {}
     max_position_embeddings: NonNegativeInt = 0
     train_positions: NonNegativeInt = 0
     length: NonNegativeInt = 0
@@ -108,10 +84,11 @@ def main(arguments: list[str] | None = None) -> int:
         settings = settings_of(VerifySettings, words, "posbench pretrained verify --help")
         files = Files(settings.model)
         need_transformers()
+        refuse_early(files, settings.rope_parameters)
         model, _ = files.load(settings.dtype, settings.device)
-        said = list(Verified.of(model, settings).lines())
-        print("\n".join(said), flush=True)
-        return 0
+        found = Verified.of(model, settings)
+        print("\n".join(found.lines()), flush=True)
+        return int(bool(found.problems))
 
     return exit_status(verified, words)
 
@@ -137,33 +114,6 @@ def served(model: Any, settings: VerifySettings) -> Any:
         raise ConfigError(
             f"transformers cannot load the model with {json.dumps(changed)}: {as_one_line(error)}"
         ) from None
-
-
-def refuse_incomplete(config: Any, given: Mapping[str, Any]) -> None:
-    """ConfigError without a `rope_type` or a base, or with one for all where kinds differ."""
-    from posbench.pretrained.configured import rotations
-
-    found = getattr(config, "rope_parameters", None) or {}
-    kinds = [name for name, each in found.items() if isinstance(each, Mapping)]
-    nested = [each for each in given.values() if isinstance(each, Mapping)]
-    for each in nested or [given]:
-        kind = str(each.get("rope_type", each.get("type", "")))
-        if kind not in READ:
-            raise ConfigError(
-                f"rope_type={kind} in rope_parameters: "
-                f"{known_names(READ, 'posbench pretrained verify --help', closest(kind, READ))}"
-            )
-        if "rope_theta" not in each:
-            known = [one.get("rope_theta") for one in rotations(config)]
-            raise ConfigError(
-                "rope_parameters have no rope_theta, and replace those of the model, whose base "
-                f'would be lost: write "rope_theta": {known[0]:g} beside the others'
-            )
-    if kinds and not nested:
-        raise ConfigError(
-            f"the model has rope_parameters for each of {listed(kinds)}, and one is given for all: "
-            f'write {{"{kinds[-1]}": {json.dumps(given)}, ...}}'
-        )
 
 
 def trained_for(config: Any, settings: VerifySettings) -> int:
@@ -197,8 +147,11 @@ class Verified:
         import torch
 
         from posbench.pretrained.configured import rotations
+        from posbench.pretrained.forms import refuse_own_attention, rotaries_of
         from posbench.pretrained.proof import TOKENS, mounted_and_proved
 
+        refuse_own_attention(model)  # before what such a model's configuration may not have
+        rotaries_of(model)
         trained = trained_for(model.config, settings)
         bases = [each.get("rope_theta") for each in rotations(model.config.get_text_config())]
         base = float(bases[0]) if bases and bases[0] else None
@@ -233,6 +186,66 @@ class Verified:
         for kind, _ in kinds:
             yield from self.against_others(kind)
         yield self.answer(kinds)
+        found = self.problems
+        yield f"Problems: {'; '.join(found)}." if found else "No problem was found."
+
+    @functools.cached_property
+    def problems(self) -> list[str]:
+        """What is not as whoever wrote the settings must have meant it."""
+        kinds = [kind for kind, _ in self.kinds()]
+        return list(
+            dict.fromkeys(
+                [
+                    *self.unlike_transformers(),
+                    *self.unread(),
+                    *self.contradictions(kinds),
+                    *self.without_effect(kinds),
+                ]
+            )
+        )
+
+    def unlike_transformers(self) -> Iterator[str]:
+        if not self.agrees and self.settings.dtype in ("float32", "float64"):
+            yield "the logits of transformers differ from those of these extensions"
+
+    def contradictions(self, kinds: Sequence[LayerKind]) -> Iterator[str]:
+        """A base or lengths that are not those of the model, or of the factor."""
+        asked = self.settings.length or self.settings.max_position_embeddings
+        if (now := self.other_base) and not self.is_ntk:
+            yield f"the base is {now}, not the {self.base:,.0f} of the model"
+        for kind in kinds:
+            begins = kind.form.own.positions
+            if kind.name not in (None, "pi") and begins != self.trained:
+                yield (
+                    f"{kind.name} begins at {begins} positions, and the model was trained for "
+                    f"{self.trained} (original_max_position_embeddings)"
+                )
+        for kind in kinds:
+            scale = getattr(kind.form.own.extension, "scale", None)
+            if kind.name not in ("pi", "yarn", "llama3") or not scale:
+                continue
+            reached = round(scale * self.trained)
+            # Llama 3.1 has a factor of 8 for 16 times its length: there it is none of lengths.
+            wanted = asked or (0 if kind.name == "llama3" else self.configured)
+            if reached < 0.99 * wanted or (asked and reached > 1.01 * asked):
+                yield (
+                    f"the factor {scale:g} of {kind.name} makes {reached} of {self.trained} "
+                    f"positions, and {wanted} are served"
+                )
+
+    def without_effect(self, kinds: Sequence[LayerKind]) -> Iterator[str]:
+        # `proportional` is the share of channels of some models, with or without a factor.
+        asked = [each for each in _asked(self.mounted.model.config) if each != "proportional"]
+        if asked and not any(kind.changes for kind in kinds):
+            yield f"{listed(asked)} takes no effect"
+        elif asked and not any(kind.name for kind in kinds if kind.changes):
+            yield f"the layers turn by a table that {listed(asked)} does not explain"
+
+    @property
+    def configured(self) -> int:
+        """The positions that the configuration, as it is served, is for."""
+        config = self.mounted.model.config.get_text_config()
+        return int(getattr(config, "max_position_embeddings", 0) or 0)
 
     # -- which extension, in which layers ----------------------------------------------------------
 
@@ -249,9 +262,8 @@ class Verified:
         from posbench.pretrained.serving import rounding
 
         near, far = self.off
-        allowed = max(SAME, rounding(self.length))
         exact = self.settings.dtype in ("float32", "float64")
-        agree = near <= SAME and far <= allowed
+        allowed, agree = max(SAME, rounding(self.length)), self.agrees
         yield (
             f"Logits of transformers and of these extensions differ by {near:.1g} of the largest "
             f"over the first positions, and by {far:.1g} over all {self.length}, where its angles "
@@ -259,25 +271,30 @@ class Verified:
             + ("they are the same." if agree else "they differ." if exact else "see dtype.")
         )
 
+    @property
+    def agrees(self) -> bool:
+        """Whether transformers computes the same logits, but for the rounding of its angles."""
+        from posbench.pretrained.serving import rounding
+
+        near, far = self.off
+        return near <= SAME and far <= max(SAME, rounding(self.length))
+
     def remarks(self) -> Iterator[str]:
         """Settings that are not read or were lost."""
-        given = self.settings.rope_parameters
-        if not given:
-            return
-        nested = [each for each in given.values() if isinstance(each, dict)]
-        for each in nested or [given]:
-            kind = str(each.get("rope_type", each.get("type", "default")))
-            known = (*ALWAYS_READ, *READ.get(kind, ()))
-            unread = [name for name in each if name not in known]
-            if unread and kind in READ:
-                yield (
-                    f"{listed(unread)} {agreeing(len(unread), 'is', 'are')} not read with "
-                    f"rope_type {kind}."
-                )
+        yield from (f"{each}." for each in self.unread())
         if now := self.other_base:
             yield (
                 f"The base is {now}, where the model was trained with {self.base:,.0f}. {self.ntk}"
             )
+
+    def unread(self) -> Iterator[str]:
+        """Settings that transformers does not look at."""
+        given = self.settings.rope_parameters
+        for each in each_rule(given) if given else ():
+            kind = str(each.get("rope_type", each.get("type", "default")))
+            if names := names_unread(each):
+                verb = agreeing(len(names), "is", "are")
+                yield f"{listed(names)} {verb} not read with rope_type {kind}"
 
     @property
     def other_base(self) -> str:
@@ -293,11 +310,21 @@ class Verified:
 
     @property
     def ntk(self) -> str:
+        """What NTK-aware scaling would set."""
+        return f"NTK sets {self.ntk_base:,.0f} for {self.length} positions."
+
+    @property
+    def ntk_base(self) -> float:
         """The base of NTK-aware scaling for this length."""
         frequencies = next(k.frequencies for k, _ in self.kinds() if k.frequencies)
         count, factor = frequencies.count, max(1.0, self.length / self.trained)
-        base = (self.base or 1) * factor ** (count / max(count - 1, 1))
-        return f"NTK sets {base:,.0f} for {self.length} positions."
+        return (self.base or 1) * float(factor ** (count / max(count - 1, 1)))
+
+    @property
+    def is_ntk(self) -> bool:
+        """Whether the base is another one because NTK-aware scaling sets it so."""
+        bases = {kind.frequencies.base for kind, _ in self.kinds() if kind.frequencies}
+        return all(abs(each / self.ntk_base - 1) < 1e-3 for each in bases)
 
     # -- what others would set ---------------------------------------------------------------------
 
