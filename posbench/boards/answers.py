@@ -16,9 +16,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import pandas as pd
@@ -30,268 +28,23 @@ from posbench.boards.claims.claim import Side, read_claims
 from posbench.boards.claims.page import of_experiments
 from posbench.boards.claims.verdicts import Finding, Outcome, findings
 from posbench.boards.measured import Measured
-from posbench.boards.ranking import Ranked, standings_of, standings_without_board
-from posbench.boards.tables import ranking
+from posbench.boards.ranking import standings_of, standings_without_board
+from posbench.boards.section_facts import SectionFacts
 from posbench.config import board as definition
 from posbench.config import commands
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.records import files
-from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, with_interval
+from posbench.showing.table import NOTHING, code, number, pipes, with_interval
 from posbench.statistics.aggregates import Estimate
 from posbench.statistics.likelihoods import of_board
-from posbench.statistics.standings import SIGNIFICANT
 
 COMMAND = "python -m posbench.boards.answers"
 TEMPLATES = Path("docs/templates")
 AT_THE_ROOT = ("README.md",)
 """Pages that are written into the folder itself; the others go into docs/."""
-MOST = 8
-"""Rows of a table in the documentation."""
 AFTERWARDS = " (post hoc)"
 """Stands behind a claim that was written after its records were seen."""
-
-
-# -- one section of a board ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SectionFacts:
-    """What a template may ask of the rows of one section of a board.
-
-    A length is a multiple of the positions of training. Without one, numbers are areas from 1x to
-    8x, as the board ranks them.
-    """
-
-    standing: Ranked
-    measured: Measured
-
-    def of(self, row: str) -> pd.Series:
-        """The line of a row; PosbenchError if the section has none of that name."""
-        summary = self.standing.summary
-        if row not in summary.index:
-            near = closest(row, map(str, summary.index))
-            hint = f": did you mean {near}?" if near else ""
-            raise PosbenchError(f"{self.standing.part.title} has no row {row}{hint}")
-        line: pd.Series = summary.loc[row]
-        return line
-
-    def number(self, row: str, length: float | None = None) -> str:
-        """How far a row reaches, or its score at a length."""
-        return number(self.value(row, length))
-
-    def value(self, row: str, length: float | None = None) -> float:
-        """The same for a condition, not rounded."""
-        self.of(row)
-        return float(self._numbers(length).loc[row, "number"])
-
-    def reach(self, row: str, length: float | None = None) -> str:
-        """The same with its interval."""
-        self.of(row)
-        line = self._numbers(length).loc[row]
-        return f"{number(line['number'])}{bounds(line)}"
-
-    def learned(self, row: str) -> str:
-        """The share of its trainings that learned."""
-        return f"{100 * self.of(row)['learned']:.0f} %"
-
-    def on(self, row: str) -> str:
-        """The tasks that it has learned, of those that it was run on."""
-        line = self.of(row)
-        return f"{line['tasks']:.0f} of {counted(int(line['num_tasks']), 'task')}"
-
-    def less(self, row: str, other: str, length: float | None = None) -> str:
-        """A row less another on the tasks that both have learned, with the interval."""
-        line = self._less(row, other, length)
-        ends = "" if pd.isna(line["low"]) else f"95 % {span(line['low'], line['high'])}, "
-        return f"{number(line['difference'])} ({ends}{counted(int(line['common']), 'task')})"
-
-    def gap(self, row: str, other: str, length: float | None = None) -> float:
-        """The same difference for a condition, not rounded."""
-        return float(self._less(row, other, length)["difference"])
-
-    def compared(self, row: str, other: str, length: float | None = None) -> str:
-        """The verb between two rows: what the interval of their difference allows to say."""
-        line = self._less(row, other, length)
-        if line["low"] > 0:
-            return "reaches further than" if length is None else "scores higher than"
-        if line["high"] < 0:
-            return "reaches less far than" if length is None else "scores lower than"
-        return "is not shown to differ from"
-
-    def change(self, row: str, other: str, length: float | None = None) -> str:
-        """The same for a cell of a table; a star marks what has one sign in every seed."""
-        line = self._less(row, other, length)
-        star = "\\*" if self.agreed(row, other, length) else ""
-        return f"{number(line['difference'])}{bounds(line)}{star}"
-
-    def agreed(self, row: str, other: str, length: float | None = None) -> bool:
-        """Whether the difference has one sign in every seed, by its mean over tasks of a seed."""
-        measure = "area" if length is None else f"{length:g}x"
-        runs, _ = self.measured.with_scores(self.measured.runs, self.standing.longest)
-        runs = runs[runs["trained"] & runs["row"].isin([row, other])]
-        of, over = (
-            runs[runs["row"] == each].set_index(["task", "seed"])[measure] for each in (row, other)
-        )
-        by_seed = (of - over).dropna().groupby("seed").mean().round(9)
-        return bool((by_seed < 0).all() or (by_seed > 0).all())
-
-    def over_seeds(self, row: str, other: str, task: str) -> str:
-        """A row less another on one task, with the interval over the seeds that both learned."""
-        of, over = (self._learned_areas(each, task) for each in (row, other))
-        return with_interval(Estimate.over((of - over).dropna()))
-
-    def seeds_of(self, row: str, task: str) -> str:
-        """How many of its seeds learned a task, as in "1 of 5"."""
-        runs = self.standing.part.runs
-        mine = runs[(runs["row"] == row) & (runs["task_name"] == task)]
-        return f"{len(self._learned_areas(row, task))} of {len(mine)}"
-
-    def _learned_areas(self, row: str, task: str) -> pd.Series:
-        self.of(row)
-        runs = self.standing.part.runs
-        mine = runs[(runs["row"] == row) & (runs["task_name"] == task) & runs["learned"]]
-        areas: pd.Series = mine.set_index("seed")["area"]
-        return areas
-
-    def on_task(self, row: str, other: str, task: str, length: float) -> str:
-        """A row less another at a length of one task, in the mean of the seeds that learned it."""
-        fitted = self.standing.fitted
-        assert fitted is not None
-        cells = fitted.cell_means(f"{length:g}x")
-        return number(float(cells.loc[row, task] - cells.loc[other, task]))
-
-    def cell(self, row: str, task: str) -> str:
-        """How far a row reaches on one task; a dash where none of its trainings learned it."""
-        self.of(row)
-        return number(float(self.standing.cells().loc[row, task]))
-
-    def best(self, task: str, length: float) -> float:
-        """The highest mean score of a row on a task at a length; 0 where none has learned it."""
-        assert self.standing.fitted is not None
-        return float(
-            self.standing.fitted.cell_means(f"{length:g}x").get(task, pd.Series([0])).max()
-        )
-
-    def keys(self, row: str) -> str:
-        """Whether the keys of earlier tokens can be cached."""
-        return self._cell(row, "keys")
-
-    @property
-    def placed(self) -> list[str]:
-        """The rows that have learned two thirds of the tasks, furthest first."""
-        return self.standing.placed
-
-    def first_at(self, length: float) -> str:
-        """The row that is highest at a length."""
-        return str(self.standing.at(length)["number"].idxmax())
-
-    @property
-    def level(self) -> int:
-        """How many rows with a place are not shown to differ from the first."""
-        summary = self.standing.summary
-        return int((summary["placed"] & ~(summary["p_holm"] < SIGNIFICANT)).sum()) - 1
-
-    def differing_at(self, length: float) -> tuple[int, int]:
-        """Of the rows other than the highest at a length: how many differ from it after Holm's
-        correction, and how many there are.
-        """
-        assert self.standing.fitted is not None
-        first, rows = self.first_at(length), list(map(str, self.standing.at(length).index))
-        less = self.standing.fitted.differences(first, rows, f"{length:g}x")
-        return int((less["p_holm"] < SIGNIFICANT).sum()), len(less)
-
-    @property
-    def num_rows(self) -> int:
-        """How many rows there are, with those that have no place."""
-        return len(self.standing.summary)
-
-    @property
-    def num_tasks(self) -> int:
-        """How many tasks a row was run on."""
-        return len(self.standing.tasks)
-
-    def seeds(self, row: str) -> str:
-        """How many seeds a row has on each of its tasks."""
-        self.of(row)
-        runs = self.standing.part.runs
-        counts = runs[runs["row"] == row].groupby("task")["seed"].nunique()
-        least, most = int(counts.min()), int(counts.max())
-        return counted(most, "seed") if least == most else f"{least} to {counted(most, 'seed')}"
-
-    @property
-    def others_first(self) -> int:
-        """Without how many of its tasks, one at a time, another row than the first is first."""
-        standing = self.standing
-        rows = [standing.first_without.get(task) for task in standing.tasks]
-        return sum(row is not None and row != standing.placed[0] for row in rows)
-
-    @property
-    def split(self) -> tuple[int, int]:
-        """Of the pairs of row and task with several seeds: how many have a seed that learned and
-        one that did not, and how many there are.
-        """
-        runs = self.standing.part.runs
-        of = runs.groupby(["row", "task"])["learned"].agg(["mean", "size"])
-        several = of[of["size"] > 1]
-        return int(several["mean"].between(0, 1, inclusive="neither").sum()), len(several)
-
-    def by_share(self, method: str) -> dict[float, str]:
-        """The rows of a method by the share of the positions that its setting has, furthest first.
-
-        A row whose name has no setting has the method's default: the share that is left over.
-        """
-        share = re.compile(r"positions:([\d.]+)")
-        rows = [row for row in self.standing.known if row.partition(" (")[0] == method]
-        found = {row: float(of[1]) for row in rows if (of := share.search(row))}
-        asked = {float(each) for each in share.findall(" ".join(self.standing.part.rows.settings))}
-        if len(left := asked.difference(found.values())) != len(rows) - len(found) or len(left) > 1:
-            raise PosbenchError(f"{method} has not one row for each of {sorted(asked)}")
-        return {found[row] if row in found else min(left): row for row in rows}
-
-    def table(self, rows: Sequence[str], columns: Sequence[str], first: str = "method") -> str:
-        """Rows in Markdown; a column is one of the board, a task, a length such as "4x", or
-        "less ROW".
-        """
-        if len(rows) > MOST:
-            raise PosbenchError(f"a table of {len(rows)} rows is too long: at most {MOST}")
-        shown = [[code(row), *(self._cell(row, column) for column in columns)] for row in rows]
-        headings = [re.sub(r"^less (\w+)$", r"less `\1`", each) for each in columns]
-        return "\n".join(pipes([first, *headings], shown))
-
-    def _numbers(self, length: float | None) -> pd.DataFrame:
-        if length is not None:
-            return self.standing.at(length)
-        return self.standing.summary.rename(columns={"reaches": "number"})
-
-    def _less(self, row: str, other: str, length: float | None) -> pd.Series:
-        fitted = self.standing.fitted
-        if fitted is None:
-            raise PosbenchError(f"no row of {self.standing.part.title} has learned a task")
-        for each in {row, other}.difference(fitted.rows):  # those of other sections are there too
-            self.of(each)
-        measure = "area" if length is None else f"{length:g}x"
-        line: pd.Series = fitted.differences(other, [row], measure).loc[row]
-        return line
-
-    def _cell(self, row: str, column: str) -> str:
-        self.of(row)
-        headings = self._ranking.headings[1:]
-        if column in headings:
-            cells = {line.name: line.cells for line in self._ranking.rows}
-            return cells[row][headings.index(column)]
-        if column.startswith("less "):
-            other = column.removeprefix("less ")
-            return NOTHING if row == other else self.less(row, other)
-        if re.fullmatch(r"[\d.]+x", column):
-            return self.number(row, float(column[:-1]))
-        if column in self.standing.tasks:
-            return self.cell(row, column)
-        raise PosbenchError(f"{self.standing.part.title} has no column {column}")
-
-    @functools.cached_property
-    def _ranking(self) -> Any:
-        return ranking(self.standing, self.measured)
 
 
 # -- all boards ------------------------------------------------------------------------------------
