@@ -44,7 +44,7 @@ TEMPLATES = Path("docs/templates")
 AT_THE_ROOT = ("README.md",)
 """Pages that are written into the folder itself; the others go into docs/."""
 AFTERWARDS = " (post hoc)"
-"""Stands behind a claim that was written after its records were seen."""
+"""Behind a claim that was written after its records were seen."""
 
 
 # -- all boards ------------------------------------------------------------------------------------

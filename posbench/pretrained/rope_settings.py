@@ -37,7 +37,7 @@ NEEDED = {
         *("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"),
     ),
 }
-"""Of these, what transformers does not make up."""
+"""Those of them that have no default in transformers."""
 ALWAYS_READ = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
 
 
