@@ -22,7 +22,7 @@ from types import SimpleNamespace
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
-from making import changed, record
+from making import changed, record, searched
 from processes import finished, started
 from small_runs import without_seconds
 
@@ -335,6 +335,23 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     )
     nothing = Costs.by([]).of_runs(runs)
     assert nothing.unknown == 6 and str(nothing) == "No record tells what this costs."
+
+
+def test_costs_of_fine_tuning_and_searches_are_counted(mine: Path) -> None:
+    words = ("method=rope,rope_pi_fine_tuned", "task=copy", "training.steps=1000")
+    runs = [(run.spec, run.training) for run in plan(requested(*words)).runs]
+    assert len({name for _, name in runs}) == 1  # they share a training
+    known = record("rope", {1: 1.0, 2: 0.5}, 0, task="copy")
+    known = changed(known, {"protocol.hash": runs[0][0].identity.protocol.hash})
+    # 60 s for 100 steps; a tenth of the steps, at up to twice the length
+    found = Costs.by([known]).of_runs(runs)
+    assert found.training == pytest.approx(600 + 0.1 * 600 * 1.5)
+    assert found.total == pytest.approx(found.training + 2 * 1)
+    # The seconds before the tests are those of a search, if there was one.
+    waited = changed(known, {"evaluated.preparation_cpu_seconds": 5.0})
+    assert Costs.by([waited]).tests.to_dict() == {"copy": 1.0}
+    chosen = changed(waited, {"search": searched({"scale": 2.0})})
+    assert Costs.by([chosen]).tests.to_dict() == {"copy": 6.0}
 
 
 def test_steps_until_a_task_is_learned_are_estimated_from_trainings_that_have_ended(

@@ -25,7 +25,7 @@ class Cost:
     """CPU seconds of runs, each with its share in a training counted where it comes first."""
 
     runs: tuple[float, ...]  # NaN where no record tells
-    training: float
+    training: float  # shared and further
     on_gpu: int = 0  # how many are meant for a GPU, while records of CPUs alone tell
     open_ended: int = 0  # trainings whose steps nobody knows before, and are estimated
 
@@ -66,7 +66,7 @@ class Costs:
 
     steps: pd.Series  # of a step, by protocol, task and encoding
     rates: pd.Series  # of a unit of work, by task and encoding; see `multiplications`
-    tests: pd.Series  # of a run's tests, by task
+    tests: pd.Series  # of a run's tests and of the search before them, by task
     by_gpu: frozenset[str] = frozenset()  # hashes of protocols with records of a GPU
     shares: pd.DataFrame = field(default_factory=lambda: _shares([]))  # see `_shares`
     _works: dict[tuple[str, str], float] = field(default_factory=dict, init=False, compare=False)
@@ -83,7 +83,8 @@ class Costs:
                     record.method.base,
                     record.training.cpu_seconds / record.training.steps,
                     multiplications(record.config, record.training.train_positions),
-                    record.evaluated.evaluation_cpu_seconds,
+                    record.evaluated.evaluation_cpu_seconds
+                    + (record.evaluated.preparation_cpu_seconds if record.search else 0.0),
                 )
                 for record in found
                 if record.training.steps
@@ -122,7 +123,7 @@ class Costs:
         multiplication as under the other protocols.
 
         A training that ends when its task is learned makes as many steps as others did; see
-        `_steps`.
+        `_steps`. Fine-tuning costs a share of that for each run; see `_further`.
         """
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
         on_gpu = open_ended = 0
@@ -130,8 +131,8 @@ class Costs:
         training = 0.0
         seen = set(made)
         for spec, name in runs:
-            step = self._step(spec)
-            trained = 0.0 if name in seen else step * self._steps(spec)
+            step, steps = self._step(spec), self._steps(spec)
+            trained = step * steps * ((name not in seen) + _further(spec))
             open_ended += name not in seen and _is_open_ended(spec.composed.content)
             seen.add(name)
             training += 0.0 if np.isnan(trained) else trained
@@ -251,6 +252,19 @@ def _ratio(some: pd.Series, others: pd.Series) -> float:
     """The median of some in units of others; 1 where they have nothing in common."""
     ratio = float((some / others).median())
     return 1.0 if np.isnan(ratio) else ratio
+
+
+def _further(spec: RunSpec) -> float:
+    """What fine-tuning costs, as a share of the training before it.
+
+        steps * (1 + multiple) / 2
+
+    because its sequences are drawn between the shortest and `multiple` times the longest.
+    """
+    extension = spec.composed.content["extension"]
+    if not {"steps", "multiple"} <= extension.keys():
+        return 0.0
+    return float(extension["steps"] * (1 + extension["multiple"]) / 2)
 
 
 def _is_open_ended(config: Mapping[str, Any]) -> bool:
