@@ -128,7 +128,7 @@ class Fitted:
                 np.einsum("dt,rt,drt->dr", weights, both, values - values[:, [here]], optimize=True)
                 / (weights @ both.T)
                 for values, weights in (
-                    (values[..., place], weights) for values, weights in self.drawn.parts()
+                    (values[..., 0], weights) for values, weights in self.drawn.parts([place])
                 )
             ]
             error = _spread(np.concatenate(each)) * _widening(common)
@@ -206,12 +206,17 @@ class Drawn:
         weights = (chosen[:, :, None] == np.arange(len(tasks))).sum(1).astype(float)
         return cls(means, mask, blocks, weights)
 
-    def parts(self) -> Iterator[tuple[Array, Array]]:
-        """Cell means and weights of tasks, CHUNK draws at a time."""
+    def parts(self, measures: Sequence[int] | None = None) -> Iterator[tuple[Array, Array]]:
+        """Cell means, of all measures or these, and weights of tasks, CHUNK draws at a time."""
+        chosen = slice(None) if measures is None else list(measures)
+        means = self.means[:, :, chosen]
+        blocks = [
+            (rows, task, each[:, :, chosen], times) for rows, task, each, times in self.blocks
+        ]
         for start in range(0, len(self.weights), CHUNK):
             weights = self.weights[start : start + CHUNK]
-            values = np.repeat(self.means[None], len(weights), axis=0)
-            for rows, task, each, times in self.blocks:
+            values = np.repeat(means[None], len(weights), axis=0)
+            for rows, task, each, times in blocks:
                 drawn = times[start : start + CHUNK] @ each.reshape(len(each), -1)
                 values[:, rows, task] = drawn.reshape(len(drawn), *each.shape[1:])
             yield values, weights
