@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         tasks,
     )
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 OF_MODELS = ("extended", "evaluate")
 """Names of `posbench.models`, which needs transformers."""
 
