@@ -10,20 +10,16 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 import transformers
-from scipy import stats
-from small_models import characters, gemma3, llama
+from small_models import gemma3, llama, saved
 
 from posbench.base.errors import ConfigError
-from posbench.extensions.direct import Direct
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
-from posbench.pretrained import advise, layer_kinds, reach, rope_settings, verify
+from posbench.pretrained import advise, layer_kinds, rope_settings, verify
 from posbench.pretrained.advise import Advice, AdviceSettings
 from posbench.pretrained.loading import Files
 from posbench.pretrained.proof import mounted_and_proved
-from posbench.pretrained.reach import Ability, Bisection, LossOfTheLast, Point, share
 from posbench.pretrained.refusal import CannotMount
 from posbench.pretrained.request import settings_of
 from posbench.pretrained.servers import RECIPES, ServedModel
@@ -40,14 +36,6 @@ YARN: dict[str, Any] = {
 
 
 UNTOLD = {"rope_type": "default", "rope_theta": 10000.0}
-
-
-def saved(net: Any, folder: Path) -> Path:
-    tokenizer = characters()
-    net.resize_token_embeddings(len(tokenizer))
-    net.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -383,120 +371,3 @@ def test_a_model_that_answers_nothing_at_1x_is_told(hosts: dict[str, Any]) -> No
         list(advice(hosts, record=ROOT / "docs").record_lines())
     [said] = advice(hosts, record=ROOT / "results" / "pretrained").record_lines()
     assert said.startswith("At 1x the model answers") and "0%" not in said
-
-
-# -- reach -----------------------------------------------------------------------------------------
-
-
-class Falling(Ability):
-    """Right up to a length, and less so beyond it."""
-
-    name = "falling"
-
-    def __init__(self, until: int, beyond: int = 2, of: int = 20) -> None:
-        self.until, self.beyond, self.of, self.asked = until, beyond, of, 0
-
-    def at(self, length: int) -> Point:
-        self.asked += 1
-        return share(length, self.of if length <= self.until else self.beyond, self.of)
-
-
-def searched(ability: Ability, longest: int = 800, hold: float = 0.5) -> Bisection:
-    search = Bisection(ability, 100, longest, hold)
-    assert list(search.points_as_they_come()) == sorted(
-        search.all, key=list(search.found.values()).index
-    )
-    return search
-
-
-@pytest.mark.parametrize("until", [100, 137, 200, 399, 555, 799])
-def test_bisection_comes_near_to_the_last_length_that_holds(until: int) -> None:
-    search = searched(Falling(until))
-    assert search.reach <= until < reach.NEAR * search.reach + 1
-    surely, never = search.bounds
-    assert surely == search.reach and never == min(p.length for p in search.all if p.value < 0.5)
-    assert f"holds up to {search.reach} tokens" in search.sentence()
-
-
-def test_a_model_that_holds_everywhere_or_can_do_nothing_is_told() -> None:
-    ability = Falling(10_000)
-    search = searched(ability, 400)
-    assert search.reach == 400 and ability.asked == 3 and search.bounds == (400, None)
-    assert "still holds at 400, the longest measured" in search.sentence()
-    nothing = Falling(0, beyond=0)
-    assert "can do nothing at 100 tokens" in searched(nothing).sentence() and nothing.asked == 1
-
-
-def test_few_samples_leave_the_reach_open() -> None:
-    """Two of two at the trained length, one of two beyond: half, and its interval has all."""
-    search = searched(Falling(150, beyond=1, of=2), hold=0.6)
-    surely, never = search.bounds
-    assert surely is None and never is None and 100 <= search.reach <= 150
-    assert search.sentence() == (
-        "falling: it is not decided whether 0.6 of what it does at 100 tokens holds anywhere up to "
-        "800 (95 %: no length is sure, no upper bound). More texts are needed: raise texts="
-    )
-    # A higher share is asked for than the lower bound of the trained length itself.
-    assert share(100, 2, 2).low == pytest.approx(1 / (1 + 1.959964**2 / 2), abs=1e-5)
-
-
-def test_a_longest_length_that_intervals_do_not_decide_is_not_said_to_hold() -> None:
-    """Two of four everywhere beyond: half, and the interval goes from .15 to .85."""
-    search = searched(Falling(100, beyond=2, of=4), 400)
-    assert search.reach == 400
-    assert search.sentence() == (
-        "falling: it is not decided whether 0.5 of what it does at 100 tokens still holds at 400, "
-        "the longest measured (95 %: at least 100, no upper bound). More texts are needed: raise "
-        "texts="
-    )
-    many = searched(Falling(100, beyond=390, of=400), 400)
-    assert many.sentence() == (
-        "falling: 0.5 of what it does at 100 tokens still holds at 400, the longest measured "
-        "(95 %: at least 400, no upper bound)."
-    )
-
-
-def test_the_loss_of_the_last_tokens_is_that_of_the_model_itself() -> None:
-    net = llama(positions=POSITIONS)
-    generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(40, (900,), generator=generator)
-
-    def loss(text: int, length: int) -> float:
-        end = 900 - 64 * text
-        row = tokens[end - length : end][None]
-        with torch.no_grad():
-            said = net(input_ids=row).logits.log_softmax(-1)[0, -65:-1]
-        return float(-said.gather(1, row[0, -64:, None]).mean())
-
-    expected = [loss(text, 128) - loss(text, 290) for text in (0, 1, 2)]
-    with mounted_and_proved(net) as mounted:
-        found = LossOfTheLast(tokens.tolist(), [], mounted, Direct(), 3).at(290)
-    assert found.value == pytest.approx(sum(expected) / 3, abs=1e-5) and found.samples == 3
-    theirs = stats.t.interval(0.95, 2, loc=found.value, scale=stats.sem(expected))
-    assert (found.low, found.high) == pytest.approx(theirs, abs=1e-5)
-
-
-def test_reach_answers_on_the_command_line(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("The road goes past the mill. " * 50)
-    words = [f"model={folder}", "questions=2", "task=passkey,loss", f"text={text}", "longest=1.5"]
-    assert reach.main(words) == 0
-    out = capsys.readouterr().out.splitlines()
-    assert out[-2] == "passkey: the model can do nothing at 300 tokens, so it has no reach."
-    assert out[-1].startswith("loss: ")
-    refused = {
-        "task=loss": "task=loss needs text=FILE, got None",
-        "task=passkye": "task=passkye: did you mean passkey?",
-        "extension=yarm": "extension=yarm is unknown: did you mean yarn?",
-        "extension=yarn_fine_tuned": "trains further",
-        "questions=20": "the trained length, and a text with 20 questions needs",
-        "hold=2": "hold must be less than or equal to 1",
-        "longest=.5": "longest must be greater than or equal to 1",
-    }
-    for word, said in refused.items():
-        assert reach.main([f"model={folder}", word]) == 1
-        assert said in capsys.readouterr().err, word
-    assert reach.main([*words, "longest=8"]) == 1
-    assert "has 1450 tokens, and 2464 are needed" in capsys.readouterr().err
