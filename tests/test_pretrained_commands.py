@@ -14,16 +14,26 @@ import transformers
 from small_models import gemma3, llama, saved
 
 from posbench.base.errors import ConfigError
+from posbench.boards import answers
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
-from posbench.pretrained import advise, layer_kinds, rope_settings, verify
+from posbench.pretrained import (
+    advise,
+    layer_kinds,
+    published,
+    rope_settings,
+    serving,
+    verify,
+)
 from posbench.pretrained.advise import Advice, AdviceSettings
 from posbench.pretrained.loading import Files
 from posbench.pretrained.proof import mounted_and_proved
+from posbench.pretrained.published import HostRows, OneFactor
 from posbench.pretrained.refusal import CannotMount
-from posbench.pretrained.request import settings_of
-from posbench.pretrained.servers import RECIPES, ServedModel
+from posbench.pretrained.request import extension_at, settings_of
+from posbench.pretrained.servers import Recipe, ServedModel
 from posbench.pretrained.verify import Verified, VerifySettings
+from posbench.showing.table import number
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -230,11 +240,11 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
-def hosts() -> dict[str, advise.HostRows]:
-    return advise.HostRows.all_of(ROOT / "results")
+def hosts() -> dict[str, HostRows]:
+    return HostRows.all_of(ROOT / "results" / "main")
 
 
-def advice(hosts: dict[str, advise.HostRows], base: float = 5e5, **settings: Any) -> Advice:
+def advice(hosts: dict[str, HostRows], base: float = 5e5, **settings: Any) -> Advice:
     given = AdviceSettings(**{"target": 16384, "results": ROOT / "results", **settings})
     return Advice(given, ServedModel(8192, base, 64, given.target), hosts)
 
@@ -244,7 +254,7 @@ def test_the_host_is_the_one_of_which_a_like_share_turns(hosts: dict[str, Any]) 
     assert llama3.share == pytest.approx(math.log(8192 / (2 * math.pi)) / math.log(5e5))
     assert advice(hosts).like == "rope_short_base"
     assert advice(hosts, base=1e30).like == "rope"
-    assert ServedModel(40, 10_000, 8, 80).share == pytest.approx(advise.HOSTS["rope"], abs=0.005)
+    assert ServedModel(40, 10_000, 8, 80).share == pytest.approx(published.HOSTS["rope"], abs=0.005)
 
 
 def test_gains_are_those_of_the_board(hosts: dict[str, Any]) -> None:
@@ -298,27 +308,110 @@ def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
         assert any(line.startswith("Measure next: posbench pretrained") for line in said)
 
 
-@pytest.mark.parametrize("name", ["yarn", "pi", "llama3", "ntk"])
+@pytest.mark.parametrize(
+    ("base", "given"),
+    [
+        (1e30, {}),
+        (5e5, {}),
+        (5e5, {"how": "attention", "cache": False}),
+        (5e5, {"how": "attention"}),
+        (1e30, {"cache": False}),
+    ],
+)
+def test_the_settings_are_of_the_row_that_the_last_sentence_names(
+    hosts: dict[str, Any], base: float, given: dict[str, Any]
+) -> None:
+    mine = advice(hosts, base, target=32768, **given)
+    said = list(mine.lines())
+    gains = mine.hosts[mine.like].gains(mine.multiple).loc[list(mine.candidates())]
+    best = str(gains["difference"].idxmax())
+    [name] = [each.split()[2] for each in said if each.startswith("To serve ")]
+    why = f"{best} needs an attention of its own"
+    if name == best:
+        assert f"The settings above serve {best}, by configuration alone" in said[-1]
+        assert not any(why in each for each in said)
+    else:
+        assert f"{why}, so the settings above are of {name}, the first row" in said[-1]
+        assert any(each.startswith(f"{why}, which posbench's mounted model has") for each in said)
+        lacking = gains[gains["difference"] > gains.loc[name, "difference"]].index
+        built = [Recipe.of(mine.model, mine.judged[str(each)][0]) for each in lacking]
+        assert built and all(each == Recipe() for each in built)
+
+
+NUMBER = r"[-+]?\.?\d+\.?\d*"
+
+
+def test_what_one_factor_costs_is_that_of_the_boards() -> None:
+    """The board of small models has the same difference, and an interval of other draws."""
+    facts = answers.Facts(ROOT)
+    board = facts.section("served", "One scale")
+    for extension, factor, wanted in (("yarn", 4, 4.5), ("pi", 2, 1.5), ("llama3", 8, 100.0)):
+        small, real = OneFactor(ROOT / "results", "rope").lines(extension, wanted)
+        assert f"a factor of {factor} for all lengths" in small
+        served, follows = f"{extension}_served_{factor}", f"rope_{extension}"
+        theirs = re.findall(NUMBER, board.less(f"rope_{served}", follows, 1).replace("95 %", ""))
+        mine = re.findall(NUMBER, small.partition("at 1x by")[2].partition(" tasks")[0])
+        assert [float(each) for each in mine] == pytest.approx(
+            [float(each) for each in theirs], abs=0.03
+        )
+        assert float(mine[0]) == float(theirs[0]) and mine[-1] == theirs[-1] == "6"
+        gemma = facts.added("pretrained_served", "gemma", served)
+        cost = f"{number(gemma.mean, 3)} ±{number(gemma.half_width, 3)}"
+        assert f"{cost} at 512 tokens of gemma" in real
+    [said] = OneFactor(ROOT / "results", "rope").lines("mrrope_pro", 4)
+    assert said.startswith("What one factor of mrrope_pro costs there was not measured")
+    [said] = OneFactor(ROOT / "docs", "rope").lines("yarn", 4)
+    assert "was not measured" in said
+    # sqrt(8) is as far from 2 as from 4, and below it 2 is nearer.
+    assert [published.nearest_factor(each) for each in (1.1, 2.8, 8**0.5, 2.9, 1e3)] == [
+        *(2, 2, 4, 4, 8)
+    ]
+
+
+@pytest.mark.parametrize("name", ["yarn", "pi", "llama3", "ntk", "mrrope_pro"])
 def test_settings_to_serve_are_what_they_are_called(name: str) -> None:
     mine = ServedModel(POSITIONS, 10_000.0, 4, 2 * POSITIONS)
-    recipe = RECIPES[name](mine, None)
+    extension = extension_at(name, POSITIONS, 2 * POSITIONS)
+    recipe = Recipe.of(mine, extension)
     found = verified(llama(positions=POSITIONS), rope_parameters=recipe.parameters)
     [(kind, _)] = found.kinds()
     if name == "ntk":  # the slowest pair is divided by the factor
         slowest = kind.frequencies.theta()[-1]
         assert kind.name is None and float(slowest) == pytest.approx(10_000**-0.75 / 2, rel=1e-4)
     else:
-        assert kind.name == name and numbers(found)[0]["factor"] == 2
+        assert kind.name == ("longrope" if name == "mrrope_pro" else name)
+        assert numbers(found)[0]["factor"] == 2
+    # A run prints what it has tried on the mounted model, and it is the same.
+    with mounted_and_proved(llama(positions=POSITIONS)) as mounted:
+        tried: Any = serving.overrides(mounted, extension, 2 * POSITIONS)
+    assert tried["rope_parameters"] == recipe.parameters
     lines = list(recipe.lines(2 * POSITIONS))
     assert [line.partition(":")[0] for line in lines] == [
         *("transformers", "vLLM", "SGLang", "llama.cpp")
     ]
 
 
+def test_yarn_has_the_turns_that_were_measured_in_every_server() -> None:
+    """.535 of the power of 8,192 / 2 pi: 46.41, and the published 32 at 4,096."""
+    mine = ServedModel(8192, 500_000.0, 64, 32768)
+    recipe = Recipe.of(mine, extension_at("yarn", 8192, 32768))
+    turns = (8192 / (2 * math.pi)) ** 0.535
+    assert (recipe.parameters or {})["beta_fast"] == pytest.approx(turns, abs=0.01)
+    assert sum(f'"beta_fast": {turns:.2f}' in line for line in recipe.lines(32768)) == 3
+    assert f"--yarn-beta-fast {turns:.2f} --yarn-beta-slow 1" in recipe.llama_cpp
+
+
+def test_lists_of_divisors_are_written_once() -> None:
+    mine = ServedModel(8192, 500_000.0, 64, 32768)
+    lines = list(Recipe.of(mine, extension_at("mrrope_pro", 8192, 32768)).lines(32768))
+    assert ["long_factor" in line for line in lines] == [True, False, False, False]
+    assert lines[1].endswith("--hf-overrides '{...}', as for transformers")
+
+
 def test_self_extend_reaches_the_target_in_llama_cpp() -> None:
     """Its group is the smallest with which no distance is new."""
     mine, window = ServedModel(4096, 10_000.0, 64, 16384), 1024
-    words = RECIPES["self_extend"](mine, SelfExtend(window)).llama_cpp.split()
+    words = Recipe.of(mine, SelfExtend(window)).llama_cpp.split()
     group = int(words[1])
 
     def farthest(group: int) -> int:
@@ -328,13 +421,40 @@ def test_self_extend_reaches_the_target_in_llama_cpp() -> None:
     assert farthest(group) < mine.trained <= farthest(group - 1)
 
 
+def told(path: Path) -> tuple[int, float, int]:
+    found = advise.known_of(path)
+    return found.trained, found.base, found.pairs
+
+
+def test_a_model_keeps_what_no_extension_changes(tmp_path: Path) -> None:
+    """The share that turns, and the rotation of its layers with windows."""
+    turned = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    near = {"rope_type": "default", "rope_theta": 10_000.0}
+    text = {"max_position_embeddings": 300, "head_dim": 16}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(text | {"rope_parameters": turned}))
+    found = advise.known_of(tmp_path)
+    assert found.pairs == 4
+    mine = ServedModel(300, 1e4, 4, 600, found.rope)
+    given = mine.parameters(YaRN()) or {}
+    assert given["partial_rotary_factor"] == 0.5 and given["factor"] == 2
+    rope = {"full_attention": turned | {"rope_theta": 1e6}, "sliding_attention": near}
+    config.write_text(json.dumps(text | {"rope_parameters": rope}))
+    found = advise.known_of(tmp_path)
+    assert (found.base, found.pairs) == (1e6, 4)
+    mine = ServedModel(300, 1e6, 4, 600, found.rope)
+    given = mine.parameters(YaRN()) or {}
+    assert given["sliding_attention"] == near and given["full_attention"]["factor"] == 2
+    assert "--rope-scale 2 " in Recipe.of(mine, YaRN()).llama_cpp
+
+
 def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert advise.known_of(folder) == (POSITIONS, 10_000.0, 4)
+    assert told(folder) == (POSITIONS, 10_000.0, 4)
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"text_config": {"rope_parameters": YARN, "rope_theta": 5}}))
-    assert advise.known_of(tmp_path) == (POSITIONS, 5.0, 0)
+    assert told(tmp_path) == (POSITIONS, 5.0, 0)
     refused = {
         ("target=600",): "trained=0 base=0: give the positions of training",
         ("trained=300", "base=10000", "target=300"): "target=300 is within the 300 positions",
@@ -360,7 +480,7 @@ def test_advise_reads_the_head_of_a_gguf_file(
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
-    assert advise.known_of(tmp_path / "it.gguf") == (POSITIONS, 50_000.0, 4)
+    assert told(tmp_path / "it.gguf") == (POSITIONS, 50_000.0, 4)
     (tmp_path / "bad.gguf").write_bytes(b"GGUF")
     assert advise.main([f"model={tmp_path / 'bad.gguf'}", "target=600"]) == 1
     assert "is no GGUF file that says its context length" in capsys.readouterr().err

@@ -37,7 +37,7 @@ from posbench.config.folders import own_names
 from posbench.records import files
 from posbench.showing.table import NOTHING, code, number, pipes, with_interval
 from posbench.statistics.aggregates import Estimate
-from posbench.statistics.likelihoods import of_board
+from posbench.statistics.likelihoods import added, of_board
 
 COMMAND = "python -m posbench.boards.answers"
 TEMPLATES = Path("docs/templates")
@@ -183,11 +183,10 @@ class Facts:
     def added(self, board: str, model: str, extension: str) -> Estimate:
         """The loss of an extension of a pretrained model less that of none, over texts."""
         frame = self.frame(board)
-        mine = frame[frame["encoding"].str.startswith(model)]
-        loss = mine.pivot(index="seed", columns="extension", values="loss")
-        if extension not in loss:
+        found = added(frame[frame["encoding"].str.startswith(model)], extension)
+        if found is None:
             raise PosbenchError(f"{board} has no record of {extension} on {model}")
-        return Estimate.over((loss[extension] - loss["direct"]).dropna())
+        return found
 
     def added_table(self, board: str, extensions: Sequence[str], factors: Sequence[int]) -> str:
         """`added` by model and extension, with a column for each factor that is served."""
