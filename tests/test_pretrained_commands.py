@@ -92,7 +92,9 @@ def test_settings_beside_a_model_are_those_that_count() -> None:
     found = verified(net, rope_parameters={**YARN, "rope_theta": 10000.0, "beta": 3})
     [mine] = numbers(found)
     assert mine["factor"] == 4 and mine["beta_fast"] == 32
-    assert list(found.remarks()) == ["beta is not read with rope_type yarn."]
+    assert list(found.judged.remarks()) == [
+        "beta is not read with rope_type yarn, but beta_slow is."
+    ]
     assert net.config.to_dict() == before
     assert numbers(verified(net)) == []
 
@@ -104,7 +106,7 @@ def test_a_base_that_was_dropped_or_raised_is_told() -> None:
     raised = verified(
         net, rope_parameters={"rope_type": "default", "rope_theta": 5e6}, length=2 * POSITIONS
     )
-    [said] = raised.remarks()
+    [said] = raised.judged.remarks()
     assert f"NTK sets {1e6 * 2 ** (4 / 3):,.0f}" in said
     assert "the base is 5,000,000" in raised.answer(raised.kinds())
 
@@ -112,7 +114,7 @@ def test_a_base_that_was_dropped_or_raised_is_told() -> None:
 def test_a_factor_that_is_not_read_takes_no_effect() -> None:
     net = llama(positions=POSITIONS)
     found = verified(net, rope_parameters={**UNTOLD, "factor": 4.0})
-    assert list(found.remarks()) == ["factor is not read with rope_type default."]
+    assert list(found.judged.remarks()) == ["factor is not read with rope_type default."]
     assert found.answer(found.kinds()).startswith("No extension is set")
 
 

@@ -24,11 +24,10 @@ from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
+from posbench.pretrained.rope_settings import KEPT
 
 FULL = "full_attention"
 """Transformers' name for layers that see all keys."""
-KEPT = ("partial_rotary_factor",)
-"""What a model's own rope_parameters say that no extension changes."""
 LONG = 600
 """Characters of settings that are written once for all servers: those with lists are longer."""
 
