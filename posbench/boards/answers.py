@@ -12,6 +12,7 @@ statistics are those of the boards.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import sys
 from collections import Counter
@@ -180,32 +181,41 @@ class Facts:
         columns = ["extension", "gain, nats a token [95 %]", "answers in full"]
         return "\n".join(pipes(columns, [cells for _, cells in sorted(rows)]))
 
-    def added(self, board: str, model: str, extension: str) -> Estimate:
+    def added(self, board: str, model: str, extension: str, tokens: int) -> Estimate:
         """The loss of an extension of a pretrained model less that of none, over texts."""
-        frame = self.frame(board)
-        found = added(frame[frame["encoding"].str.startswith(model)], extension)
+        found = added(self._read_by(board, model, tokens), extension)
         if found is None:
             raise PosbenchError(f"{board} has no record of {extension} on {model}")
         return found
 
-    def added_table(self, board: str, extensions: Sequence[str], factors: Sequence[int]) -> str:
-        """`added` by model and extension, with a column for each factor that is served."""
+    def added_table(
+        self, board: str, extensions: Sequence[str], factors: Sequence[int], tokens: Sequence[int]
+    ) -> str:
+        """`added` by model, length and extension, with a column for each factor that is served."""
         rows = []
         for model in sorted(self.frame(board)["encoding"].unique()):
-            for name in extensions:
-                found = [self.added(board, model, f"{name}_served_{each}") for each in factors]
-                cells = [f"{number(each.mean, 3)} ±{number(each.half_width, 3)}" for each in found]
-                rows.append([code(model.rpartition("-")[0]), code(name), *cells])
+            for length, name in itertools.product(tokens, extensions):
+                mine = self._read_by(board, model, length)
+                found = [added(mine, f"{name}_served_{each}") for each in factors]
+                costs = [
+                    f"{number(each.mean, 3)} ±{number(each.half_width, 3)}"
+                    for each in found
+                    if each is not None
+                ]
+                if costs:
+                    texts = str(mine["seed"].nunique())
+                    what = [code(model.rpartition("-")[0]), f"{length:,}", texts, code(name)]
+                    rows.append([*what, *costs])
+        headings = ["model", "tokens", "texts", "extension"]
         return "\n".join(
-            pipes(["model", "extension", *(f"factor {each}" for each in factors)], rows)
+            pipes([*headings, *(f"factor {each}" for each in factors)], rows, "lrrlrrr")
         )
 
-    def num_texts(self, board: str) -> str:
-        """How many texts each model read."""
-        counts = self.frame(board).groupby("encoding")["seed"].nunique()
-        return " and ".join(
-            f"{count} by {code(name.rpartition('-')[0])}" for name, count in counts.items()
-        )
+    def _read_by(self, board: str, model: str, tokens: int) -> pd.DataFrame:
+        """The lines of a model at a length."""
+        frame = self.frame(board)
+        here = frame["encoding"].str.startswith(model) & (frame["test_length"] == tokens)
+        return frame[here]
 
     # -- sentences of other pages ------------------------------------------------------------------
 
