@@ -357,7 +357,7 @@ def test_what_one_factor_costs_is_that_of_the_boards() -> None:
             [float(each) for each in theirs], abs=0.03
         )
         assert float(mine[0]) == float(theirs[0]) and mine[-1] == theirs[-1] == "6"
-        gemma = facts.added("pretrained_served", "gemma", served)
+        gemma = facts.added("pretrained_served", "gemma", served, 512)
         cost = f"{number(gemma.mean, 3)} ±{number(gemma.half_width, 3)}"
         assert f"{cost} at 512 tokens of gemma" in real
     [said] = OneFactor(ROOT / "results", "rope").lines("mrrope_pro", 4)
@@ -401,6 +401,14 @@ def test_yarn_has_the_turns_that_were_measured_in_every_server() -> None:
     assert (recipe.parameters or {})["beta_fast"] == pytest.approx(turns, abs=0.01)
     assert sum(f'"beta_fast": {turns:.2f}' in line for line in recipe.lines(32768)) == 3
     assert f"--yarn-beta-fast {turns:.2f} --yarn-beta-slow 1" in recipe.llama_cpp
+
+
+def test_dynamic_ntk_is_served_with_the_base_that_it_has_at_the_longest_length() -> None:
+    """It stretches by 2 * 4 - 1 = 7 where NTK does by 4, and of 64 pairs the last is b^(-63/64)."""
+    mine = ServedModel(8192, 500_000.0, 64, 32768)
+    for name, stretch in (("ntk", 4), ("dynamic_ntk", 7)):
+        given = mine.parameters(extension_at(name, 8192, 32768)) or {}
+        assert given["rope_theta"] == pytest.approx(500_000 * stretch ** (64 / 63))
 
 
 def test_lists_of_divisors_are_written_once() -> None:

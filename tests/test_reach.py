@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -16,7 +17,14 @@ from small_models import llama, saved
 
 from posbench.extensions.direct import Direct
 from posbench.pretrained import reach
-from posbench.pretrained.abilities import Ability, KeptTexts, LossOfTheLast, Point, share
+from posbench.pretrained.abilities import (
+    Ability,
+    KeptTexts,
+    LossOfTheLast,
+    MeasuredText,
+    Point,
+    share,
+)
 from posbench.pretrained.bisection import NEAR, LengthSearch
 from posbench.pretrained.proof import mounted_and_proved
 
@@ -61,19 +69,19 @@ def search(ability: Ability, folder: Path, longest: int = 800, **settings: Any) 
     )
 
 
-def ended(found: LengthSearch, until: float = math.inf) -> list[str]:
-    """What is said until the search ends, or the time is up; a second is that of `Ticking`."""
-    ability: Any = found.ability
-    clock: Any = Ticking(ability)
-    before = found.measure
+def ended(*found: LengthSearch, until: float = math.inf) -> list[str]:
+    """What is said until the searches end, or the time is up; a second is that of `Ticking`."""
+    abilities: list[Any] = [each.ability for each in found]
+    clock: Any = Ticking(*abilities)
+    for each in found:
+        each.measure = functools.partial(measured, each, each.measure)  # type: ignore[method-assign]
+    return list(reach.searched(found, clock, until))
 
-    def measured(length: int) -> None:
-        before(length)
-        texts = found.kept._texts[length]
-        texts[-1] = type(texts[-1])(texts[-1].samples, (length / 100) ** 2)
 
-    found.measure = measured  # type: ignore[method-assign]
-    return list(reach.searched([found], clock, until))
+def measured(found: LengthSearch, before: Any, length: int) -> None:
+    before(length)
+    texts = found.kept._texts[length]
+    texts[-1] = MeasuredText(texts[-1].samples, (length / 100) ** 2)
 
 
 @pytest.mark.parametrize("until", [100, 137, 200, 399, 555, 799])
@@ -156,7 +164,7 @@ def test_a_text_is_begun_only_if_the_time_suffices(tmp_path: Path) -> None:
     and not for 400, and 212 are not a tenth more than 200.
     """
     found = search(Falling(500), tmp_path / "short")
-    ended(found, 9.5)
+    ended(found, until=9.5)
     assert [each.length for each in found.all] == [100, 200]
     assert found.sentence() == (
         "falling: the time was up. 0.5 of what it does at 100 tokens holds at 200, and nothing "
@@ -165,12 +173,31 @@ def test_a_text_is_begun_only_if_the_time_suffices(tmp_path: Path) -> None:
     )
     # With 14 seconds, 9 are left after 200 tokens, in which 300 can be read.
     found = search(Falling(250), tmp_path / "longer")
-    said = ended(found, 14)
+    said = ended(found, until=14)
     assert [each.length for each in found.all] == [100, 200, 300]
     assert "holds at 200, and not at 300 (95 %: at least 200, less than 300)" in found.sentence()
     assert "It ends after 0.233333 minutes." in said[0]
     # The first text is read in any case, for nothing says how long it takes.
-    assert len(ended(search(Falling(100), tmp_path / "none"), 0.5)) == 2
+    assert len(ended(search(Falling(100), tmp_path / "none"), until=0.5)) == 2
+
+
+def test_the_shortest_text_comes_next_and_each_task_has_its_share_of_the_time(
+    tmp_path: Path,
+) -> None:
+    """Of 14 seconds one is gone after the first length of the other, and either has 6.5, where 200
+    tokens take 4. Then it is 4.5 of 9. Of the last 5, 2.5 are too few for 220 tokens.
+    """
+    one, other = (Falling(1000) for _ in range(2))
+    ended(search(Falling(1000), tmp_path / "0"), until=0.5)  # an earlier command
+    searches = [search(each, tmp_path / str(i)) for i, each in enumerate((one, other))]
+    ended(*searches, until=14)
+    assert one.asked == [(200, 0)] and other.asked == [(100, 0), (200, 0)]
+    assert [each.reach for each in searches] == [200, 200]
+    # What one does not need is for the other.
+    one, other = Falling(0, beyond=0), Falling(1000)
+    searches = [search(each, tmp_path / f"{i}") for i, each in enumerate((one, other), 2)]
+    ended(*searches, until=22)
+    assert one.asked == [(100, 0)] and other.asked == [(100, 0), (200, 0), (400, 0)]
 
 
 def test_a_search_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -135,7 +135,10 @@ def run(
             )
             for each in abilities_of(settings, tokenizer, mounted, extension, start, longest)
         ]
-        yield f"Texts are kept in {settings.results_dir}: the same command goes on from there."
+        yield (
+            f"Texts are kept in {settings.results_dir}: the same command goes on from there. The "
+            f"first has {start} tokens, and after it a line says how long the rest takes."
+        )
         yield from searched(searches, clock, 60 * settings.minutes or math.inf)
     yield ""
     columns = (*("task", "tokens", "multiple", "samples"), "value", "95 percent", "holds")
@@ -151,21 +154,26 @@ def run(
 
 
 def searched(searches: Sequence[LengthSearch], clock: Clock, until: float) -> Iterator[str]:
-    """Measure in turn, one length of each, as long as the time suffices."""
+    """Measure the shortest length that any search needs, as long as the time suffices.
+
+    Each has an equal share of the time that is left, so that one that tries a long text leaves
+    some for the others.
+    """
     first, told = searches[0], False
-    going = list(searches)
-    while going:
-        for search in list(going):
-            length = search.next(until - clock.seconds)
-            if length is None:
-                going.remove(search)
-                continue
-            while search.lacking(length):
-                search.measure(length)
-                if not told:
-                    told = True
-                    yield estimate(searches, first.texts_at(first.start)[0].seconds, until)
-            yield f"{search.decision(length)} {duration(clock.seconds)} so far."
+    while going := [each for each in searches if not each.ended]:
+        share = (until - clock.seconds) / len(going)
+        wanted = [(length, each) for each in going if (length := each.next(share))]
+        if not wanted:
+            if not any(each.ended for each in going):
+                break
+            continue  # the others have more time now
+        length, search = min(wanted, key=lambda pair: pair[0])
+        while search.lacking(length):
+            search.measure(length)
+            if not told:
+                told = True
+                yield estimate(searches, first.texts_at(first.start)[0].seconds, until)
+        yield f"{search.decision(length)} {duration(clock.seconds)} so far."
 
 
 def estimate(searches: Sequence[LengthSearch], seconds: float, until: float) -> str:
