@@ -188,6 +188,10 @@ class Facts:
             raise PosbenchError(f"{board} has no record of {extension} on {model}")
         return found
 
+    def adds(self, board: str, model: str, extension: str, tokens: int) -> str:
+        """The same with its interval."""
+        return _cost(self.added(board, model, extension, tokens))
+
     def added_table(
         self, board: str, extensions: Sequence[str], factors: Sequence[int], tokens: Sequence[int]
     ) -> str:
@@ -197,11 +201,7 @@ class Facts:
             for length, name in itertools.product(tokens, extensions):
                 mine = self._read_by(board, model, length)
                 found = [added(mine, f"{name}_served_{each}") for each in factors]
-                costs = [
-                    f"{number(each.mean, 3)} ±{number(each.half_width, 3)}"
-                    for each in found
-                    if each is not None
-                ]
+                costs = [_cost(each) for each in found if each is not None]
                 if costs:
                     texts = str(mine["seed"].nunique())
                     what = [code(model.rpartition("-")[0]), f"{length:,}", texts, code(name)]
@@ -237,6 +237,11 @@ class Facts:
                 each.part.title: SectionFacts(each, measured) for each in standings
             }
         return self._found[board]
+
+
+def _cost(found: Estimate) -> str:
+    """Thousandths of a nat, which differ where hundredths do not."""
+    return f"{number(found.mean, 3)} ±{number(found.half_width, 3)}"
 
 
 def _verdict(found: Finding) -> str:
