@@ -169,7 +169,7 @@ def test_a_text_is_begun_only_if_the_time_suffices(tmp_path: Path) -> None:
     assert found.sentence() == (
         "falling: the time was up. 0.5 of what it does at 100 tokens holds at 200, and nothing "
         "longer was measured (95 %: at least 200, no upper bound). The same command with more "
-        "minutes= goes on from there"
+        "minutes= goes on from there."
     )
     # With 14 seconds, 9 are left after 200 tokens, in which 300 can be read.
     found = search(Falling(250), tmp_path / "longer")

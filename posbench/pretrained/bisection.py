@@ -242,7 +242,7 @@ class LengthSearch:
             return (
                 f"{name}: the time was up. {what} holds at {self.reach}, and "
                 + (f"not at {self.failing}" if self.failing else "nothing longer was measured")
-                + f" ({said}). The same command with more minutes= goes on from there"
+                + f" ({said}). The same command with more minutes= goes on from there."
             )
         if not self.decided:
             where = (
