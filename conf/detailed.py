@@ -95,7 +95,7 @@ def row_of(group: str, name: str) -> str:
 
 
 def served_by(group: str, name: str) -> str:
-    """Who has an extension as a setting, as `posbench.pretrained.serving` writes them; "" where it
+    """Who has an extension as a setting, as `posbench.pretrained.servers` writes them; "" where it
     is made of others, or is no extension.
     """
     content = families.content(group, name)
@@ -123,12 +123,12 @@ def ancestors(target: str) -> set[str]:
 
 @functools.cache
 def served_classes() -> frozenset[str]:
-    """The classes for which `posbench.pretrained.serving` has a recipe; it is not imported, because
-    that takes transformers.
+    """The classes for which `posbench.pretrained.servers` has a rule; it is not imported, because
+    that takes torch.
     """
-    source = source_of("posbench.pretrained.serving")
+    source = source_of("posbench.pretrained.servers")
     assert source is not None
-    node = source.definitions["RECIPES"][0]
+    node = source.definitions["RULES"][0]
     assert isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict)
     return frozenset(key.id for key in node.value.keys if isinstance(key, ast.Name))
 

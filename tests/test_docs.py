@@ -31,7 +31,8 @@ from posbench.config import board as definition
 from posbench.config.compose import compose
 from posbench.config.folders import own_names
 from posbench.core.attention import Attention
-from posbench.pretrained.servers import RECIPES, ServedModel
+from posbench.pretrained.request import extension_at
+from posbench.pretrained.servers import Recipe, ServedModel
 from posbench.records import files, tables
 from posbench.showing.table import NOTHING, number
 
@@ -415,7 +416,7 @@ def test_pages_with_numbers_are_those_of_the_records() -> None:
 
 def test_settings_of_servers_on_the_page_are_those_of_the_code() -> None:
     model = ServedModel(8192, 500_000.0, 64, 32768)
-    recipe = RECIPES["yarn"](model, None)
+    recipe = Recipe.of(model, extension_at("yarn", 8192, 32768))
     given = {"max_position_embeddings": 32768, "rope_parameters": recipe.parameters}
     page = PAGES["docs/pretrained.md"]
     section = page.partition("## What do I write into config.json")[2].partition("\n## ")[0]

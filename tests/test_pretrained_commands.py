@@ -10,24 +10,30 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 import transformers
-from scipy import stats
-from small_models import characters, gemma3, llama
+from small_models import gemma3, llama, saved
 
 from posbench.base.errors import ConfigError
-from posbench.extensions.direct import Direct
+from posbench.boards import answers
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
-from posbench.pretrained import advise, layer_kinds, reach, rope_settings, verify
+from posbench.pretrained import (
+    advise,
+    layer_kinds,
+    published,
+    rope_settings,
+    serving,
+    verify,
+)
 from posbench.pretrained.advise import Advice, AdviceSettings
 from posbench.pretrained.loading import Files
 from posbench.pretrained.proof import mounted_and_proved
-from posbench.pretrained.reach import Ability, Bisection, LossOfTheLast, Point, share
+from posbench.pretrained.published import HostRows, OneFactor
 from posbench.pretrained.refusal import CannotMount
-from posbench.pretrained.request import settings_of
-from posbench.pretrained.servers import RECIPES, ServedModel
+from posbench.pretrained.request import extension_at, settings_of
+from posbench.pretrained.servers import Recipe, ServedModel
 from posbench.pretrained.verify import Verified, VerifySettings
+from posbench.showing.table import number
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -40,14 +46,6 @@ YARN: dict[str, Any] = {
 
 
 UNTOLD = {"rope_type": "default", "rope_theta": 10000.0}
-
-
-def saved(net: Any, folder: Path) -> Path:
-    tokenizer = characters()
-    net.resize_token_embeddings(len(tokenizer))
-    net.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +92,9 @@ def test_settings_beside_a_model_are_those_that_count() -> None:
     found = verified(net, rope_parameters={**YARN, "rope_theta": 10000.0, "beta": 3})
     [mine] = numbers(found)
     assert mine["factor"] == 4 and mine["beta_fast"] == 32
-    assert list(found.remarks()) == ["beta is not read with rope_type yarn."]
+    assert list(found.judged.remarks()) == [
+        "beta is not read with rope_type yarn, but beta_slow is."
+    ]
     assert net.config.to_dict() == before
     assert numbers(verified(net)) == []
 
@@ -106,7 +106,7 @@ def test_a_base_that_was_dropped_or_raised_is_told() -> None:
     raised = verified(
         net, rope_parameters={"rope_type": "default", "rope_theta": 5e6}, length=2 * POSITIONS
     )
-    [said] = raised.remarks()
+    [said] = raised.judged.remarks()
     assert f"NTK sets {1e6 * 2 ** (4 / 3):,.0f}" in said
     assert "the base is 5,000,000" in raised.answer(raised.kinds())
 
@@ -114,7 +114,7 @@ def test_a_base_that_was_dropped_or_raised_is_told() -> None:
 def test_a_factor_that_is_not_read_takes_no_effect() -> None:
     net = llama(positions=POSITIONS)
     found = verified(net, rope_parameters={**UNTOLD, "factor": 4.0})
-    assert list(found.remarks()) == ["factor is not read with rope_type default."]
+    assert list(found.judged.remarks()) == ["factor is not read with rope_type default."]
     assert found.answer(found.kinds()).startswith("No extension is set")
 
 
@@ -242,11 +242,11 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
-def hosts() -> dict[str, advise.HostRows]:
-    return advise.HostRows.all_of(ROOT / "results")
+def hosts() -> dict[str, HostRows]:
+    return HostRows.all_of(ROOT / "results" / "main")
 
 
-def advice(hosts: dict[str, advise.HostRows], base: float = 5e5, **settings: Any) -> Advice:
+def advice(hosts: dict[str, HostRows], base: float = 5e5, **settings: Any) -> Advice:
     given = AdviceSettings(**{"target": 16384, "results": ROOT / "results", **settings})
     return Advice(given, ServedModel(8192, base, 64, given.target), hosts)
 
@@ -256,7 +256,7 @@ def test_the_host_is_the_one_of_which_a_like_share_turns(hosts: dict[str, Any]) 
     assert llama3.share == pytest.approx(math.log(8192 / (2 * math.pi)) / math.log(5e5))
     assert advice(hosts).like == "rope_short_base"
     assert advice(hosts, base=1e30).like == "rope"
-    assert ServedModel(40, 10_000, 8, 80).share == pytest.approx(advise.HOSTS["rope"], abs=0.005)
+    assert ServedModel(40, 10_000, 8, 80).share == pytest.approx(published.HOSTS["rope"], abs=0.005)
 
 
 def test_gains_are_those_of_the_board(hosts: dict[str, Any]) -> None:
@@ -310,27 +310,118 @@ def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
         assert any(line.startswith("Measure next: posbench pretrained") for line in said)
 
 
-@pytest.mark.parametrize("name", ["yarn", "pi", "llama3", "ntk"])
+@pytest.mark.parametrize(
+    ("base", "given"),
+    [
+        (1e30, {}),
+        (5e5, {}),
+        (5e5, {"how": "attention", "cache": False}),
+        (5e5, {"how": "attention"}),
+        (1e30, {"cache": False}),
+    ],
+)
+def test_the_settings_are_of_the_row_that_the_last_sentence_names(
+    hosts: dict[str, Any], base: float, given: dict[str, Any]
+) -> None:
+    mine = advice(hosts, base, target=32768, **given)
+    said = list(mine.lines())
+    gains = mine.hosts[mine.like].gains(mine.multiple).loc[list(mine.candidates())]
+    best = str(gains["difference"].idxmax())
+    [name] = [each.split()[2] for each in said if each.startswith("To serve ")]
+    why = f"{best} needs an attention of its own"
+    if name == best:
+        assert f"The settings above serve {best}, by configuration alone" in said[-1]
+        assert not any(why in each for each in said)
+    else:
+        assert f"{why}, so the settings above are of {name}, the first row" in said[-1]
+        assert any(each.startswith(f"{why}, which posbench's mounted model has") for each in said)
+        lacking = gains[gains["difference"] > gains.loc[name, "difference"]].index
+        built = [Recipe.of(mine.model, mine.judged[str(each)][0]) for each in lacking]
+        assert built and all(each == Recipe() for each in built)
+
+
+NUMBER = r"[-+]?\.?\d+\.?\d*"
+
+
+def test_what_one_factor_costs_is_that_of_the_boards() -> None:
+    """The board of small models has the same difference, and an interval of other draws."""
+    facts = answers.Facts(ROOT)
+    board = facts.section("served", "One scale")
+    for extension, factor, wanted in (("yarn", 4, 4.5), ("pi", 2, 1.5), ("llama3", 8, 100.0)):
+        small, real = OneFactor(ROOT / "results", "rope").lines(extension, wanted)
+        assert f"a factor of {factor} for all lengths" in small
+        served, follows = f"{extension}_served_{factor}", f"rope_{extension}"
+        theirs = re.findall(NUMBER, board.less(f"rope_{served}", follows, 1).replace("95 %", ""))
+        mine = re.findall(NUMBER, small.partition("at 1x by")[2].partition(" tasks")[0])
+        assert [float(each) for each in mine] == pytest.approx(
+            [float(each) for each in theirs], abs=0.03
+        )
+        assert float(mine[0]) == float(theirs[0]) and mine[-1] == theirs[-1] == "6"
+        gemma = facts.added("pretrained_served", "gemma", served, 512)
+        cost = f"{number(gemma.mean, 3)} ±{number(gemma.half_width, 3)}"
+        assert f"{cost} at 512 tokens of gemma" in real
+    [said] = OneFactor(ROOT / "results", "rope").lines("mrrope_pro", 4)
+    assert said.startswith("What one factor of mrrope_pro costs there was not measured")
+    [said] = OneFactor(ROOT / "docs", "rope").lines("yarn", 4)
+    assert "was not measured" in said
+    # sqrt(8) is as far from 2 as from 4, and below it 2 is nearer.
+    assert [published.nearest_factor(each) for each in (1.1, 2.8, 8**0.5, 2.9, 1e3)] == [
+        *(2, 2, 4, 4, 8)
+    ]
+
+
+@pytest.mark.parametrize("name", ["yarn", "pi", "llama3", "ntk", "mrrope_pro"])
 def test_settings_to_serve_are_what_they_are_called(name: str) -> None:
     mine = ServedModel(POSITIONS, 10_000.0, 4, 2 * POSITIONS)
-    recipe = RECIPES[name](mine, None)
+    extension = extension_at(name, POSITIONS, 2 * POSITIONS)
+    recipe = Recipe.of(mine, extension)
     found = verified(llama(positions=POSITIONS), rope_parameters=recipe.parameters)
     [(kind, _)] = found.kinds()
     if name == "ntk":  # the slowest pair is divided by the factor
         slowest = kind.frequencies.theta()[-1]
         assert kind.name is None and float(slowest) == pytest.approx(10_000**-0.75 / 2, rel=1e-4)
     else:
-        assert kind.name == name and numbers(found)[0]["factor"] == 2
+        assert kind.name == ("longrope" if name == "mrrope_pro" else name)
+        assert numbers(found)[0]["factor"] == 2
+    # A run prints what it has tried on the mounted model, and it is the same.
+    with mounted_and_proved(llama(positions=POSITIONS)) as mounted:
+        tried: Any = serving.overrides(mounted, extension, 2 * POSITIONS)
+    assert tried["rope_parameters"] == recipe.parameters
     lines = list(recipe.lines(2 * POSITIONS))
     assert [line.partition(":")[0] for line in lines] == [
         *("transformers", "vLLM", "SGLang", "llama.cpp")
     ]
 
 
+def test_yarn_has_the_turns_that_were_measured_in_every_server() -> None:
+    """.535 of the power of 8,192 / 2 pi: 46.41, and the published 32 at 4,096."""
+    mine = ServedModel(8192, 500_000.0, 64, 32768)
+    recipe = Recipe.of(mine, extension_at("yarn", 8192, 32768))
+    turns = (8192 / (2 * math.pi)) ** 0.535
+    assert (recipe.parameters or {})["beta_fast"] == pytest.approx(turns, abs=0.01)
+    assert sum(f'"beta_fast": {turns:.2f}' in line for line in recipe.lines(32768)) == 3
+    assert f"--yarn-beta-fast {turns:.2f} --yarn-beta-slow 1" in recipe.llama_cpp
+
+
+def test_dynamic_ntk_is_served_with_the_base_that_it_has_at_the_longest_length() -> None:
+    """It stretches by 2 * 4 - 1 = 7 where NTK does by 4, and of 64 pairs the last is b^(-63/64)."""
+    mine = ServedModel(8192, 500_000.0, 64, 32768)
+    for name, stretch in (("ntk", 4), ("dynamic_ntk", 7)):
+        given = mine.parameters(extension_at(name, 8192, 32768)) or {}
+        assert given["rope_theta"] == pytest.approx(500_000 * stretch ** (64 / 63))
+
+
+def test_lists_of_divisors_are_written_once() -> None:
+    mine = ServedModel(8192, 500_000.0, 64, 32768)
+    lines = list(Recipe.of(mine, extension_at("mrrope_pro", 8192, 32768)).lines(32768))
+    assert ["long_factor" in line for line in lines] == [True, False, False, False]
+    assert lines[1].endswith("--hf-overrides '{...}', as for transformers")
+
+
 def test_self_extend_reaches_the_target_in_llama_cpp() -> None:
     """Its group is the smallest with which no distance is new."""
     mine, window = ServedModel(4096, 10_000.0, 64, 16384), 1024
-    words = RECIPES["self_extend"](mine, SelfExtend(window)).llama_cpp.split()
+    words = Recipe.of(mine, SelfExtend(window)).llama_cpp.split()
     group = int(words[1])
 
     def farthest(group: int) -> int:
@@ -340,13 +431,40 @@ def test_self_extend_reaches_the_target_in_llama_cpp() -> None:
     assert farthest(group) < mine.trained <= farthest(group - 1)
 
 
+def told(path: Path) -> tuple[int, float, int]:
+    found = advise.known_of(path)
+    return found.trained, found.base, found.pairs
+
+
+def test_a_model_keeps_what_no_extension_changes(tmp_path: Path) -> None:
+    """The share that turns, and the rotation of its layers with windows."""
+    turned = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    near = {"rope_type": "default", "rope_theta": 10_000.0}
+    text = {"max_position_embeddings": 300, "head_dim": 16}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(text | {"rope_parameters": turned}))
+    found = advise.known_of(tmp_path)
+    assert found.pairs == 4
+    mine = ServedModel(300, 1e4, 4, 600, found.rope)
+    given = mine.parameters(YaRN()) or {}
+    assert given["partial_rotary_factor"] == 0.5 and given["factor"] == 2
+    rope = {"full_attention": turned | {"rope_theta": 1e6}, "sliding_attention": near}
+    config.write_text(json.dumps(text | {"rope_parameters": rope}))
+    found = advise.known_of(tmp_path)
+    assert (found.base, found.pairs) == (1e6, 4)
+    mine = ServedModel(300, 1e6, 4, 600, found.rope)
+    given = mine.parameters(YaRN()) or {}
+    assert given["sliding_attention"] == near and given["full_attention"]["factor"] == 2
+    assert "--rope-scale 2 " in Recipe.of(mine, YaRN()).llama_cpp
+
+
 def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert advise.known_of(folder) == (POSITIONS, 10_000.0, 4)
+    assert told(folder) == (POSITIONS, 10_000.0, 4)
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"text_config": {"rope_parameters": YARN, "rope_theta": 5}}))
-    assert advise.known_of(tmp_path) == (POSITIONS, 5.0, 0)
+    assert told(tmp_path) == (POSITIONS, 5.0, 0)
     refused = {
         ("target=600",): "trained=0 base=0: give the positions of training",
         ("trained=300", "base=10000", "target=300"): "target=300 is within the 300 positions",
@@ -372,7 +490,7 @@ def test_advise_reads_the_head_of_a_gguf_file(
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
-    assert advise.known_of(tmp_path / "it.gguf") == (POSITIONS, 50_000.0, 4)
+    assert told(tmp_path / "it.gguf") == (POSITIONS, 50_000.0, 4)
     (tmp_path / "bad.gguf").write_bytes(b"GGUF")
     assert advise.main([f"model={tmp_path / 'bad.gguf'}", "target=600"]) == 1
     assert "is no GGUF file that says its context length" in capsys.readouterr().err
@@ -383,120 +501,3 @@ def test_a_model_that_answers_nothing_at_1x_is_told(hosts: dict[str, Any]) -> No
         list(advice(hosts, record=ROOT / "docs").record_lines())
     [said] = advice(hosts, record=ROOT / "results" / "pretrained").record_lines()
     assert said.startswith("At 1x the model answers") and "0%" not in said
-
-
-# -- reach -----------------------------------------------------------------------------------------
-
-
-class Falling(Ability):
-    """Right up to a length, and less so beyond it."""
-
-    name = "falling"
-
-    def __init__(self, until: int, beyond: int = 2, of: int = 20) -> None:
-        self.until, self.beyond, self.of, self.asked = until, beyond, of, 0
-
-    def at(self, length: int) -> Point:
-        self.asked += 1
-        return share(length, self.of if length <= self.until else self.beyond, self.of)
-
-
-def searched(ability: Ability, longest: int = 800, hold: float = 0.5) -> Bisection:
-    search = Bisection(ability, 100, longest, hold)
-    assert list(search.points_as_they_come()) == sorted(
-        search.all, key=list(search.found.values()).index
-    )
-    return search
-
-
-@pytest.mark.parametrize("until", [100, 137, 200, 399, 555, 799])
-def test_bisection_comes_near_to_the_last_length_that_holds(until: int) -> None:
-    search = searched(Falling(until))
-    assert search.reach <= until < reach.NEAR * search.reach + 1
-    surely, never = search.bounds
-    assert surely == search.reach and never == min(p.length for p in search.all if p.value < 0.5)
-    assert f"holds up to {search.reach} tokens" in search.sentence()
-
-
-def test_a_model_that_holds_everywhere_or_can_do_nothing_is_told() -> None:
-    ability = Falling(10_000)
-    search = searched(ability, 400)
-    assert search.reach == 400 and ability.asked == 3 and search.bounds == (400, None)
-    assert "still holds at 400, the longest measured" in search.sentence()
-    nothing = Falling(0, beyond=0)
-    assert "can do nothing at 100 tokens" in searched(nothing).sentence() and nothing.asked == 1
-
-
-def test_few_samples_leave_the_reach_open() -> None:
-    """Two of two at the trained length, one of two beyond: half, and its interval has all."""
-    search = searched(Falling(150, beyond=1, of=2), hold=0.6)
-    surely, never = search.bounds
-    assert surely is None and never is None and 100 <= search.reach <= 150
-    assert search.sentence() == (
-        "falling: it is not decided whether 0.6 of what it does at 100 tokens holds anywhere up to "
-        "800 (95 %: no length is sure, no upper bound). More texts are needed: raise texts="
-    )
-    # A higher share is asked for than the lower bound of the trained length itself.
-    assert share(100, 2, 2).low == pytest.approx(1 / (1 + 1.959964**2 / 2), abs=1e-5)
-
-
-def test_a_longest_length_that_intervals_do_not_decide_is_not_said_to_hold() -> None:
-    """Two of four everywhere beyond: half, and the interval goes from .15 to .85."""
-    search = searched(Falling(100, beyond=2, of=4), 400)
-    assert search.reach == 400
-    assert search.sentence() == (
-        "falling: it is not decided whether 0.5 of what it does at 100 tokens still holds at 400, "
-        "the longest measured (95 %: at least 100, no upper bound). More texts are needed: raise "
-        "texts="
-    )
-    many = searched(Falling(100, beyond=390, of=400), 400)
-    assert many.sentence() == (
-        "falling: 0.5 of what it does at 100 tokens still holds at 400, the longest measured "
-        "(95 %: at least 400, no upper bound)."
-    )
-
-
-def test_the_loss_of_the_last_tokens_is_that_of_the_model_itself() -> None:
-    net = llama(positions=POSITIONS)
-    generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(40, (900,), generator=generator)
-
-    def loss(text: int, length: int) -> float:
-        end = 900 - 64 * text
-        row = tokens[end - length : end][None]
-        with torch.no_grad():
-            said = net(input_ids=row).logits.log_softmax(-1)[0, -65:-1]
-        return float(-said.gather(1, row[0, -64:, None]).mean())
-
-    expected = [loss(text, 128) - loss(text, 290) for text in (0, 1, 2)]
-    with mounted_and_proved(net) as mounted:
-        found = LossOfTheLast(tokens.tolist(), [], mounted, Direct(), 3).at(290)
-    assert found.value == pytest.approx(sum(expected) / 3, abs=1e-5) and found.samples == 3
-    theirs = stats.t.interval(0.95, 2, loc=found.value, scale=stats.sem(expected))
-    assert (found.low, found.high) == pytest.approx(theirs, abs=1e-5)
-
-
-def test_reach_answers_on_the_command_line(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("The road goes past the mill. " * 50)
-    words = [f"model={folder}", "questions=2", "task=passkey,loss", f"text={text}", "longest=1.5"]
-    assert reach.main(words) == 0
-    out = capsys.readouterr().out.splitlines()
-    assert out[-2] == "passkey: the model can do nothing at 300 tokens, so it has no reach."
-    assert out[-1].startswith("loss: ")
-    refused = {
-        "task=loss": "task=loss needs text=FILE, got None",
-        "task=passkye": "task=passkye: did you mean passkey?",
-        "extension=yarm": "extension=yarm is unknown: did you mean yarn?",
-        "extension=yarn_fine_tuned": "trains further",
-        "questions=20": "the trained length, and a text with 20 questions needs",
-        "hold=2": "hold must be less than or equal to 1",
-        "longest=.5": "longest must be greater than or equal to 1",
-    }
-    for word, said in refused.items():
-        assert reach.main([f"model={folder}", word]) == 1
-        assert said in capsys.readouterr().err, word
-    assert reach.main([*words, "longest=8"]) == 1
-    assert "has 1450 tokens, and 2464 are needed" in capsys.readouterr().err

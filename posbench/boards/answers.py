@@ -12,6 +12,7 @@ statistics are those of the boards.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import sys
 from collections import Counter
@@ -37,7 +38,7 @@ from posbench.config.folders import own_names
 from posbench.records import files
 from posbench.showing.table import NOTHING, code, number, pipes, with_interval
 from posbench.statistics.aggregates import Estimate
-from posbench.statistics.likelihoods import of_board
+from posbench.statistics.likelihoods import added, of_board
 
 COMMAND = "python -m posbench.boards.answers"
 TEMPLATES = Path("docs/templates")
@@ -180,33 +181,41 @@ class Facts:
         columns = ["extension", "gain, nats a token [95 %]", "answers in full"]
         return "\n".join(pipes(columns, [cells for _, cells in sorted(rows)]))
 
-    def added(self, board: str, model: str, extension: str) -> Estimate:
+    def added(self, board: str, model: str, extension: str, tokens: int) -> Estimate:
         """The loss of an extension of a pretrained model less that of none, over texts."""
-        frame = self.frame(board)
-        mine = frame[frame["encoding"].str.startswith(model)]
-        loss = mine.pivot(index="seed", columns="extension", values="loss")
-        if extension not in loss:
+        found = added(self._read_by(board, model, tokens), extension)
+        if found is None:
             raise PosbenchError(f"{board} has no record of {extension} on {model}")
-        return Estimate.over((loss[extension] - loss["direct"]).dropna())
+        return found
 
-    def added_table(self, board: str, extensions: Sequence[str], factors: Sequence[int]) -> str:
-        """`added` by model and extension, with a column for each factor that is served."""
+    def adds(self, board: str, model: str, extension: str, tokens: int) -> str:
+        """The same with its interval."""
+        return _cost(self.added(board, model, extension, tokens))
+
+    def added_table(
+        self, board: str, extensions: Sequence[str], factors: Sequence[int], tokens: Sequence[int]
+    ) -> str:
+        """`added` by model, length and extension, with a column for each factor that is served."""
         rows = []
         for model in sorted(self.frame(board)["encoding"].unique()):
-            for name in extensions:
-                found = [self.added(board, model, f"{name}_served_{each}") for each in factors]
-                cells = [f"{number(each.mean, 3)} ±{number(each.half_width, 3)}" for each in found]
-                rows.append([code(model.rpartition("-")[0]), code(name), *cells])
+            for length, name in itertools.product(tokens, extensions):
+                mine = self._read_by(board, model, length)
+                found = [added(mine, f"{name}_served_{each}") for each in factors]
+                costs = [_cost(each) for each in found if each is not None]
+                if costs:
+                    texts = str(mine["seed"].nunique())
+                    what = [code(model.rpartition("-")[0]), f"{length:,}", texts, code(name)]
+                    rows.append([*what, *costs])
+        headings = ["model", "tokens", "texts", "extension"]
         return "\n".join(
-            pipes(["model", "extension", *(f"factor {each}" for each in factors)], rows)
+            pipes([*headings, *(f"factor {each}" for each in factors)], rows, "lrrlrrr")
         )
 
-    def num_texts(self, board: str) -> str:
-        """How many texts each model read."""
-        counts = self.frame(board).groupby("encoding")["seed"].nunique()
-        return " and ".join(
-            f"{count} by {code(name.rpartition('-')[0])}" for name, count in counts.items()
-        )
+    def _read_by(self, board: str, model: str, tokens: int) -> pd.DataFrame:
+        """The lines of a model at a length."""
+        frame = self.frame(board)
+        here = frame["encoding"].str.startswith(model) & (frame["test_length"] == tokens)
+        return frame[here]
 
     # -- sentences of other pages ------------------------------------------------------------------
 
@@ -228,6 +237,11 @@ class Facts:
                 each.part.title: SectionFacts(each, measured) for each in standings
             }
         return self._found[board]
+
+
+def _cost(found: Estimate) -> str:
+    """Thousandths of a nat, which differ where hundredths do not."""
+    return f"{number(found.mean, 3)} ±{number(found.half_width, 3)}"
 
 
 def _verdict(found: Finding) -> str:

@@ -38,32 +38,33 @@ from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.base.wording import counted, listed
 from posbench.boards import page_data
-from posbench.boards.measured import Measured
 from posbench.config import commands
-from posbench.config.board import board_of
 from posbench.config.building import build
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
-from posbench.core.extension import Extension, FrequencyExtension
+from posbench.core.extension import Extension
 from posbench.extensions.served import FOLLOWS
 from posbench.pretrained.loading import GGUF, UNLOADABLE, Files, need_gguf
+from posbench.pretrained.published import (
+    HOSTS,
+    HostRows,
+    OneFactor,
+    extension_of,
+    interval,
+    retrieval,
+)
 from posbench.pretrained.refusal import as_one_line
 from posbench.pretrained.request import settings_of
-from posbench.pretrained.servers import RECIPES, Recipe, ServedModel
+from posbench.pretrained.servers import FULL, Recipe, ServedModel
 from posbench.records import files, tables
 from posbench.showing.table import NOTHING, Column, Line, Table, number
-from posbench.statistics.effects import Fitted
 
 HELP = "posbench pretrained advise --help"
 LARGEST = 10_000_000
 """Bytes of a config.json."""
 LENGTHS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """Multiples of the trained length of which the records have scores."""
-HOSTS = {"rope_short_base": 0.70, "rope": 0.20}
-"""Rows of the main board whose extensions were measured, with the share of their pairs that turn:
-ln(L / 2 pi) / ln b of L = 40 positions, which is .70 by definition of the short base, and .20 at
-10,000."""
 MOST = 12
 """Rows of the table."""
 REASONS = {
@@ -72,8 +73,6 @@ REASONS = {
     "how=attention cache=false": "own attention and keys that change: how=attention cache=false",
 }
 """Why an extension is left out, by the words with which it is not."""
-DRAWS = 2_000
-"""Of the bootstrap: a fifth of those of the board, for an answer within seconds."""
 
 
 class AdviceSettings(BaseModel):
@@ -109,10 +108,18 @@ def main(arguments: list[str] | None = None) -> int:
 # -- the model -------------------------------------------------------------------------------------
 
 
-def known_of(folder: Path) -> tuple[int, float, int]:
-    """Positions of training before any extension, base, and pairs that turn in a head, as far as a
-    config.json or the head of a .gguf file says them; 0 where it does not.
-    """
+@dataclass(frozen=True)
+class Known:
+    """What a file says of a model; 0 or nothing where it does not."""
+
+    trained: int  # before any extension
+    base: float
+    pairs: int  # of channels that turn, in a head
+    rope: Mapping[str, Any]  # rope_parameters
+
+
+def known_of(folder: Path) -> Known:
+    """What a config.json or the head of a .gguf file says."""
     if folder.suffix == GGUF and folder.is_file():
         return known_of_gguf(folder)
     try:
@@ -122,20 +129,20 @@ def known_of(folder: Path) -> tuple[int, float, int]:
             f"model={folder} has no config.json that can be read ({error}): give trained= and base="
         ) from None
     text = config.get("text_config") or config
-    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
-    kinds = [each for each in rope.values() if isinstance(each, Mapping)]
-    rope = kinds[-1] if kinds else rope  # layers that see all keys come last
+    own = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    kinds = {name: each for name, each in own.items() if isinstance(each, Mapping)}
+    rope = kinds.get(FULL) or next(reversed(kinds.values()), own)
     positions = rope.get("original_max_position_embeddings") or text.get("max_position_embeddings")
     width = text.get("head_dim") or (
         text.get("hidden_size", 0) // max(text.get("num_attention_heads") or 1, 1)
     )
     share = rope.get("partial_rotary_factor") or text.get("partial_rotary_factor") or 1
     base = rope.get("rope_theta") or text.get("rope_theta") or 0
-    return int(positions or 0), float(base), int(width * share) // 2
+    return Known(int(positions or 0), float(base), int(width * share) // 2, own)
 
 
-def known_of_gguf(file: Path) -> tuple[int, float, int]:
-    """`known_of` by the names that llama.cpp gives to settings; no weight is read."""
+def known_of_gguf(file: Path) -> Known:
+    """The same by the names that llama.cpp gives to settings; no weight is read."""
     need_gguf()
     from gguf import GGUFReader
 
@@ -151,7 +158,7 @@ def known_of_gguf(file: Path) -> tuple[int, float, int]:
             width = found.get("embedding_length", 0) // max(
                 found.get("attention.head_count") or 1, 1
             )
-        return int(positions), float(found.get("rope.freq_base") or 0), int(width) // 2
+        return Known(int(positions), float(found.get("rope.freq_base") or 0), int(width) // 2, {})
     except UNLOADABLE as error:
         raise ConfigError(
             f"model={file} is no GGUF file that says its context length ({as_one_line(error)}): "
@@ -161,76 +168,6 @@ def known_of_gguf(file: Path) -> tuple[int, float, int]:
 
 PAIRS = 64
 """Of a head of 128 channels, where no config.json says another width."""
-
-
-# -- the records -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class HostRows:
-    """The extensions of one host, fitted on the tasks that it has learned."""
-
-    host: str
-    fitted: Fitted
-
-    @classmethod
-    def all_of(cls, results: Path) -> dict[str, HostRows]:
-        """By host; ConfigError where the folder has no such records."""
-        folder = results / "main"
-        if not (folder / "records").is_dir():
-            raise ConfigError(
-                f"{folder} has no records: give results= the folder of the published ones, which a "
-                "clone of the repository has"
-            )
-        records = [each for each in files.records(folder) if each.method.encoding in HOSTS]
-        board = board_of(folder)
-        measured = Measured.of(records, board)
-        found = {}
-        for host in HOSTS:
-            runs = measured.runs
-            rows = runs["row"].map(lambda row, host=host: extension_of(row, host) is not None)
-            mine = runs[rows & (runs["class"] == "zero-shot")]
-            mine = mine[mine["protocol_name"] == board.protocol].assign(learned=mine["trained"])
-            if mine.empty:
-                raise ConfigError(f"{folder} has no rows of {host}: give the published records")
-            scored, names = measured.with_scores(mine)
-            found[host] = cls(host, Fitted.of(scored, names, DRAWS))
-        return found
-
-    def gains(self, multiple: float) -> pd.DataFrame:
-        """By extension, over none at a multiple: see `Fitted.differences`."""
-        found = self.fitted.differences(self.host, measure=f"{multiple:g}x")
-        return found.rename(index=lambda row: extension_of(row, self.host))
-
-    def row(self, extension: str) -> str:
-        return next(r for r in self.fitted.rows if extension_of(r, self.host) == extension)
-
-
-def extension_of(row: str, host: str) -> str | None:
-    """The extension of a row of a host; "" of the host itself, None of another's row."""
-    if row == host:
-        return ""
-    for joint in ("+", "_"):
-        if row.startswith(host + joint):
-            name = row.removeprefix(host + joint)
-            return None if name.startswith("short_base") else name
-    return None
-
-
-def retrieval(results: Path, host: str, multiple: float) -> pd.Series:
-    """By extension, the score on two tasks of retrieval less that of the host, of five seeds, at
-    the nearest multiple that results/extensions has; there are too few tasks for an interval.
-    """
-    path = results / "extensions" / "leaderboard.csv"
-    if not path.is_file():
-        return pd.Series(dtype=float)
-    table = pd.read_csv(path)
-    table = table[table["task"].isin(("passkey", "key_value_retrieval"))]
-    nearest = min(table["multiple"].unique(), key=lambda each: abs(each - multiple))
-    names = table["method"].map(lambda row: extension_of(row, host))
-    mine = table.assign(extension=names)[names.notna() & (table["multiple"] == nearest)]
-    cells = mine.pivot_table(index="extension", columns="task", values="score")
-    return (cells - cells.loc[""]).mean(axis=1)
 
 
 # -- the advice ------------------------------------------------------------------------------------
@@ -246,10 +183,10 @@ class Advice:
 
     @classmethod
     def of(cls, settings: AdviceSettings) -> Advice:
-        trained, base, pairs = settings.trained, settings.base, PAIRS
+        trained, base, known = settings.trained, settings.base, Known(0, 0.0, 0, {})
         if settings.model is not None:
-            positions, theta, width = known_of(Files(settings.model).path)
-            trained, base, pairs = trained or positions, base or theta, width or PAIRS
+            known = known_of(Files(settings.model).path)
+            trained, base = trained or known.trained, base or known.base
         if trained < 7 or base <= 1:
             raise ConfigError(
                 f"trained={trained} base={base:g}: give the positions of training, at least 7, and "
@@ -260,8 +197,8 @@ class Advice:
                 f"target={settings.target} is within the {trained} positions of training: nothing "
                 "has to be extended"
             )
-        model = ServedModel(trained, base, pairs, settings.target)
-        return cls(settings, model, HostRows.all_of(settings.results))
+        model = ServedModel(trained, base, known.pairs or PAIRS, settings.target, known.rope)
+        return cls(settings, model, HostRows.all_of(settings.results / "main"))
 
     @property
     def like(self) -> str:
@@ -289,11 +226,9 @@ class Advice:
             for name in map(str, gains.index):
                 if (extension := self._built(name)) is None:
                     continue
-                listable = isinstance(extension, FrequencyExtension)
                 keys = str(sketched.get(f"rope_{name}", {}).get("keys", ""))
-                by_setting = listable or bool(self._recipe(name, extension).llama_cpp)
-                why = []
-                if self.settings.how == "configuration" and not by_setting:
+                recipe, why = Recipe.of(self.model, extension), []
+                if self.settings.how == "configuration" and not recipe.by_configuration:
                     why.append("how=attention")
                 if self.settings.cache and keys.lower().startswith("no"):
                     why.append("cache=false")
@@ -318,9 +253,6 @@ class Advice:
         cfg.train_positions, cfg.test_positions = self.model.trained, self.model.target
         node: Any = OmegaConf.to_container(cfg.extension, resolve=True)
         return build(node, "extension")
-
-    def _recipe(self, name: str, extension: Extension) -> Recipe:
-        return RECIPES[name](self.model, extension) if name in RECIPES else Recipe()
 
     def lines(self) -> Iterator[str]:
         """All that there is to say; the last line is the answer."""
@@ -374,21 +306,30 @@ class Advice:
             "extension, with its 95 % interval. Retrieval is that of results/extensions, two tasks."
         )
 
+    def servable(self, order: pd.DataFrame, known: Mapping[str, Extension]) -> str | None:
+        """The first row that a server has a setting for."""
+        recipes = ((name, Recipe.of(self.model, known[name])) for name in map(str, order.index))
+        return next((name for name, recipe in recipes if recipe != Recipe()), None)
+
     def to_serve(self, order: pd.DataFrame, known: Mapping[str, Extension]) -> Iterator[str]:
         """Settings of the first row that has any, and the cost that they have not in the table."""
-        for name in order.index:
-            recipe = self._recipe(name, known[name])
-            if recipe == Recipe():
-                continue
+        name, first = self.servable(order, known), str(order.index[0])
+        if name != first:
+            yield (
+                f"{first} needs an attention of its own, which posbench's mounted model has and no "
+                "server has as a setting."
+            )
+        if name is not None:
             yield f"To serve {name} up to {self.settings.target} positions:"
+            recipe = Recipe.of(self.model, known[name])
             yield from (f"  {each}" for each in recipe.lines(self.settings.target))
             if FOLLOWS in known[name].scale_policy:
                 yield (
                     "A server has one factor for all lengths. The table has a factor for each "
-                    "length, which changes nothing at 1x: what one factor costs there is to be "
-                    "measured."
+                    "length, which changes nothing at 1x."
                 )
-            break
+                costs = OneFactor(self.settings.results, self.like)
+                yield from costs.lines(name, self.model.factor)
         model = self.settings.model or "FOLDER"
         names = ",".join(["direct", *list(order.index)[:3]])
         wanted = self.model.factor
@@ -425,38 +366,41 @@ class Advice:
     def answer(self, order: pd.DataFrame, known: Mapping[str, Extension]) -> str:
         if order.empty:
             return "No extension with these conditions was measured: try how=attention cache=false."
-        first = str(order.index[0])
-        line = order.loc[first]
+        first, line = str(order.index[0]), order.iloc[0]
+        how = self._how(first, order, known)
         if not line["low"] > 0:
             return (
                 f"{first} has the highest mean ({interval(line)}), but no extension is shown to "
-                f"gain anything at {self.multiple:g}x over all tasks: measure before you serve it."
+                f"gain anything at {self.multiple:g}x over all tasks. {how}: measure it before you "
+                "serve it."
             )
         return (
             f"Take {first}, which gained {interval(line)} at {self.multiple:g}x in small models"
-            f"{self._level(first, order)}: measure it on yours before you serve it."
+            f"{self._level(first, order)}. {how}: measure it on yours before you serve it."
+        )
+
+    def _how(self, first: str, order: pd.DataFrame, known: Mapping[str, Extension]) -> str:
+        """Which row the settings above are of, and why that one."""
+        name = self.servable(order, known)
+        if name == first:
+            return f"The settings above serve {first}, by configuration alone"
+        if name is None:
+            return f"No server has a setting for {first}, which needs an attention of its own"
+        return (
+            f"{first} needs an attention of its own, so the settings above are of {name}, the "
+            f"first row that a server has ({interval(order.loc[name])})"
         )
 
     def _level(self, first: str, order: pd.DataFrame) -> str:
         """How many others are not shown to be lower."""
         rows = self.hosts[self.like]
-        others = [rows.row(str(each)) for each in order.index if each != first]
-        measure = f"{self.multiple:g}x"
-        less = rows.fitted.differences(rows.row(first), others, measure)
+        mine, *others = [row for each in order.index if (row := rows.row(str(each)))]
+        less = rows.fitted.differences(mine, others, f"{self.multiple:g}x")
         level = [extension_of(str(row), self.like) for row in less.index[~(less["high"] < 0)]]
         near = [each for each in map(str, order.index) if each in level][:3]
         if not level:
             return ""
         return f", though {counted(len(level), 'other')} ({listed(near)} first) may be its equal"
-
-
-def interval(line: pd.Series) -> str:
-    """A difference with its 95 % interval: +.38 (.10 to .66)."""
-    mean = float(line["difference"])
-    sign = "+" if round(mean, 2) >= 0 else ""
-    if pd.isna(line["low"]):
-        return f"{sign}{number(mean)}"
-    return f"{sign}{number(mean)} ({number(line['low'])} to {number(line['high'])})"
 
 
 if __name__ == "__main__":

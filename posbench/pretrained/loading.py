@@ -21,9 +21,17 @@ AS_DATA: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """What every loader of transformers is told: a model is data, and all of it is on this machine.
 Told nothing about code of the model's own, transformers asks on a terminal whether to run it."""
 
+try:
+    from huggingface_hub.errors import StrictDataclassError as RefusedConfiguration
+except ImportError:  # without transformers, or with a version that has none
+
+    class RefusedConfiguration(Exception):  # type: ignore[no-redef]
+        """Nothing raises it."""
+
+
 UNLOADABLE = (
     *(OSError, ImportError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
-    *(RuntimeError, struct.error),
+    *(RuntimeError, struct.error, RefusedConfiguration),
 )
 """What transformers raises for files that say what no model can be, as one of no heads."""
 

@@ -233,9 +233,9 @@ def settings_of(kind: type[Worded], words: Sequence[str], helped: str) -> Worded
         raise ConfigError(setting_refused(error)) from None
 
 
-def extension_at(name: str, train_positions: int, test_positions: int, *settings: str) -> Extension:
-    """An extension of the suite with its settings at a trained length, and with those given as
-    extension.NAME=VALUE.
+def node_at(name: str, train_positions: int, test_positions: int, *settings: str) -> dict[str, Any]:
+    """The configuration of an extension of the suite with its settings at a trained length, and
+    with those given as extension.NAME=VALUE.
     """
     mistakes.check_choice("extension", name, own_names("extension"))
     with composing():
@@ -244,6 +244,13 @@ def extension_at(name: str, train_positions: int, test_positions: int, *settings
         cfg = compose(*words).cfg()
         cfg.train_positions, cfg.test_positions = train_positions, test_positions
         node: Any = OmegaConf.to_container(cfg.extension, resolve=True)
+    return dict(node)
+
+
+def extension_at(name: str, train_positions: int, test_positions: int, *settings: str) -> Extension:
+    """The extension of that configuration; ConfigError for one that trains."""
+    node = node_at(name, train_positions, test_positions, *settings)
+    with composing():
         found: Extension = build(node, "extension")
     if found.trains:
         raise ConfigError(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt
+
+from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, known_names, listed
 from posbench.pretrained.loading import AS_DATA, UNLOADABLE, Files
@@ -38,9 +42,15 @@ NEEDED = {
     ),
 }
 """Those of them that have no default in transformers."""
-ALWAYS_READ = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
+KEPT = ("partial_rotary_factor", "llama_4_scaling_beta", "mrope_section", "mrope_interleaved")
+"""What some models read there besides, whatever the rule."""
+ALWAYS_READ = ("rope_type", "type", "rope_theta", *KEPT)
+ORIGINAL = "original_max_position_embeddings"
 
 
+HELP = "posbench pretrained verify --help"
+LARGEST = 10_000_000
+"""Bytes of a config.json."""
 EXAMPLE = '{"rope_type": "yarn", "factor": 4, "rope_theta": 1000000}'
 
 
@@ -58,13 +68,40 @@ def mapping(value: Any) -> Any:
     return found
 
 
+class VerifySettings(BaseModel):
+    """The words of the command."""
+
+    model_config = ConfigDict(frozen=True)
+
+    model: Path
+    rope_parameters: Annotated[dict[str, Any], BeforeValidator(mapping)] = {}
+    max_position_embeddings: NonNegativeInt = 0
+    train_positions: NonNegativeInt = 0
+    length: NonNegativeInt = 0
+    dtype: Literal["float64", "float32", "bfloat16", "float16"] = "float32"
+    device: Literal["cpu", "cuda", "mps"] = "cpu"
+
+
 def refuse_early(files: Files, given: Mapping[str, Any]) -> None:
     """What can be refused before a model is loaded, which takes its time."""
     from transformers import AutoConfig
 
+    file = files.path / "config.json"
     if not given:
+        refuse_lacking(written_in(file) if file.is_file() else {})
         return
+    for each in each_rule(given):
+        kind = str(each.get("rope_type", each.get("type", "")))
+        if kind not in READ:
+            known = known_names(READ, HELP, closest(kind, READ))
+            raise ConfigError(f"rope_type={kind} in rope_parameters: {known}")
     refuse_lacking(given)
+    for each in each_rule(given):
+        if "rope_type" not in each:
+            raise ConfigError(
+                f"rope_parameters have type={each['type']} and no rope_type, which transformers "
+                f'needs beside a model: write "rope_type": "{each["type"]}"'
+            )
     if files.path.is_dir():
         try:
             config = AutoConfig.from_pretrained(files.path, **AS_DATA)
@@ -73,37 +110,74 @@ def refuse_early(files: Files, given: Mapping[str, Any]) -> None:
         refuse_incomplete(config.get_text_config(), given)
 
 
+def written_in(file: Path) -> dict[str, Any]:
+    """The rope_parameters of a config.json. Where the earlier name is there as well, transformers
+    takes what it says alone.
+    """
+    found = _blocks(file)
+    return found.get("rope_scaling") or found.get("rope_parameters") or {}
+
+
+def written_twice(file: Path) -> bool:
+    """Whether a config.json has both names, with different settings."""
+    found = _blocks(file)
+    return len(found) == 2 and found["rope_scaling"] != found["rope_parameters"]
+
+
+def _blocks(file: Path) -> dict[str, dict[str, Any]]:
+    """The settings of a rotation by the name under which a config.json has them."""
+    try:
+        config: Any = json.loads(read_text(file, LARGEST))
+        text = config.get("text_config") or config
+        found = {name: text.get(name) for name in ("rope_scaling", "rope_parameters")}
+    except (AttributeError, OSError, ValueError):
+        return {}  # loading says it
+    return {name: dict(each) for name, each in found.items() if isinstance(each, Mapping) and each}
+
+
 def each_rule(given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The rope_parameters of each kind of layer, or those of all."""
     return [each for each in given.values() if isinstance(each, Mapping)] or [given]
 
 
+def kind_of(each: Mapping[str, Any]) -> str:
+    """The rule that rope_parameters name."""
+    return str(each.get("rope_type", each.get("type", "default")))
+
+
 def names_unread(each: Mapping[str, Any]) -> list[str]:
-    """The settings of a rule that transformers does not look at."""
-    read = READ.get(str(each.get("rope_type", each.get("type", "default"))), ())
-    return [name for name in each if name not in (*ALWAYS_READ, *read)]
+    """The settings that transformers does not look at; none where it does not know the rule."""
+    if kind_of(each) not in READ:
+        return []
+    read = (*ALWAYS_READ, *READ[kind_of(each)])
+    return [name for name in each if name not in read]
+
+
+def is_of_another(name: str) -> bool:
+    """Whether some other rule reads a setting."""
+    return any(name in read for read in READ.values())
+
+
+def meant(name: str, each: Mapping[str, Any]) -> str | None:
+    """The setting that a rule lacks and that a name comes near."""
+    read = (*KEPT, *READ.get(kind_of(each), ()))
+    return closest(name, [one for one in read if one not in each])
 
 
 def refuse_lacking(given: Mapping[str, Any]) -> None:
-    """ConfigError for a `rope_type` that is none, or one without a setting that it needs."""
+    """ConfigError for a rule without a setting that it needs."""
     for each in each_rule(given):
-        kind = str(each.get("rope_type", each.get("type", "")))
-        if kind not in READ:
-            raise ConfigError(
-                f"rope_type={kind} in rope_parameters: "
-                f"{known_names(READ, 'posbench pretrained verify --help', closest(kind, READ))}"
-            )
+        kind = kind_of(each)
         lacking = [name for name in NEEDED.get(kind, ()) if name not in each]
-        unread = names_unread(each)
         for name in lacking:
-            written = closest(name, unread)
-            meant = (
+            written = closest(name, names_unread(each))
+            hint = (
                 f"did you mean {name} where you wrote {written}?"
                 if written
                 else f'write "{name}": ... beside the others'
             )
             raise ConfigError(
-                f"rope_parameters have no {name}, which rope_type {kind} needs: {meant}"
+                f"rope_parameters have no {name}, which rope_type {kind} needs: {hint}"
             )
 
 
@@ -122,8 +196,26 @@ def refuse_incomplete(config: Any, given: Mapping[str, Any]) -> None:
                 "rope_parameters have no rope_theta, and replace those of the model, whose base "
                 f'would be lost: write "rope_theta": {known[0]:g} beside the others'
             )
+        for name in KEPT:
+            if found.get(name) not in (None, 1) and name not in each:
+                raise ConfigError(
+                    f"rope_parameters have no {name}, and replace those of the model, which would "
+                    f'be lost: write "{name}": {json.dumps(found[name])} beside the others'
+                )
+        for name in ("short_factor", "long_factor"):
+            if len(numbers := each.get(name, ())) not in (0, pairs_of(config, each)):
+                raise ConfigError(
+                    f"{name} in rope_parameters has {len(numbers)} numbers, and "
+                    f"{pairs_of(config, each)} pairs of channels turn: give one for each"
+                )
     if kinds and not nested:
         raise ConfigError(
             f"the model has rope_parameters for each of {listed(kinds)}, and one is given for all: "
             f'write {{"{kinds[-1]}": {json.dumps(given)}, ...}}'
         )
+
+
+def pairs_of(config: Any, each: Mapping[str, Any]) -> int:
+    """The pairs of channels that turn in a head, as transformers counts them."""
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(width * float(each.get("partial_rotary_factor") or 1)) // 2

@@ -1,17 +1,142 @@
 """Settings of four servers for an extension: transformers, vLLM, SGLang, llama.cpp.
 
-`serving` derives those of a mounted model and tries them; here nothing is loaded.
+`serving` tries those of transformers on a mounted model; here nothing is loaded.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from posbench.core.encoding import PositionEncoding
+from posbench.core.extension import Extension, FrequencyExtension
+from posbench.core.frequencies import Frequencies
+from posbench.encodings.rope import RoPE
+from posbench.extensions.dca import DCA
 from posbench.extensions.distances import smallest
+from posbench.extensions.dynamic_ntk import DynamicNTK
+from posbench.extensions.llama3 import Llama3
+from posbench.extensions.longrope import LongRoPE
+from posbench.extensions.ntk import NTK
+from posbench.extensions.pi import PI
+from posbench.extensions.self_extend import SelfExtend
+from posbench.extensions.yarn import YaRN
+from posbench.pretrained.rope_settings import KEPT
+
+FULL = "full_attention"
+"""Transformers' name for layers that see all keys."""
+LONG = 600
+"""Characters of settings that are written once for all servers: those with lists are longer."""
+
+
+# -- rope_parameters -------------------------------------------------------------------------------
+
+
+def parameters(
+    extension: Extension, encoding: PositionEncoding, trained: int, length: int
+) -> dict[str, Any] | None:
+    """`rope_parameters` of transformers and vLLM with which a model's rotation is, at a length,
+    what the extension makes of it; None where neither has it. The base is the model's own where
+    none is given.
+
+    Both have one factor for all lengths. An extension that divides frequencies otherwise than any
+    rule of theirs has LongRoPE's lists of divisors.
+    """
+    if "frequencies" not in encoding.handles:
+        return None
+    return RULES.get(type(extension), _listed)(extension, encoding, trained, length)
+
+
+def _frequencies(encoding: PositionEncoding) -> Frequencies:
+    held: Any = encoding.frequencies
+    return held
+
+
+def _scaled(kind: str, factor: float, trained: int) -> dict[str, Any]:
+    """The parameters that every extension has which starts from the training length."""
+    return {"rope_type": kind, "factor": factor, "original_max_position_embeddings": trained}
+
+
+def _pi(extension: PI, encoding: PositionEncoding, trained: int, length: int) -> dict[str, Any]:
+    return {"rope_type": "linear", "factor": extension.scale_at(trained, length)}
+
+
+def _ntk(extension: NTK, encoding: PositionEncoding, trained: int, length: int) -> dict[str, Any]:
+    """The base of which the stretch of the slowest pair is the last power."""
+    frequencies = _frequencies(encoding)
+    slowest = extension.stretch(frequencies, trained, extension.scale_at(trained, length))[-1]
+    power = frequencies.count / max(frequencies.count - 1, 1)
+    return {"rope_type": "default", "rope_theta": frequencies.base * slowest**power}
+
+
+def _yarn(
+    extension: YaRN, encoding: PositionEncoding, trained: int, length: int
+) -> dict[str, Any] | None:
+    if (extension.mscale, extension.mscale_all_dim) != (1, 0):
+        # vLLM has these in DeepSeek's models alone
+        return _listed(extension, encoding, trained, length)
+    return _scaled("yarn", extension.scale_at(trained, length), trained) | {
+        "beta_fast": extension.beta_fast,
+        "beta_slow": extension.beta_slow,
+        "truncate": extension.truncate,
+    }
+
+
+def _llama3(
+    extension: Llama3, encoding: PositionEncoding, trained: int, length: int
+) -> dict[str, Any]:
+    return _scaled("llama3", extension.scale_at(trained, length), trained) | {
+        "low_freq_factor": extension.parts.beta_slow,
+        "high_freq_factor": extension.parts.beta_fast,
+    }
+
+
+def _longrope(
+    extension: LongRoPE, encoding: PositionEncoding, trained: int, length: int
+) -> dict[str, Any]:
+    scale = extension.scale_at(trained, length)
+    long = extension.long_factors or extension.stretch(_frequencies(encoding), trained, scale)
+    return _scaled("longrope", scale, trained) | {
+        "long_factor": list(long),
+        "short_factor": list(extension.short_factors or (1.0,) * len(long)),
+    }
+
+
+def _listed(
+    extension: Extension, encoding: PositionEncoding, trained: int, length: int
+) -> dict[str, Any] | None:
+    """Its divisors as lists, for the trained length and beyond; None if it has more than those."""
+    if not isinstance(extension, FrequencyExtension):
+        return None
+    short, long = (extension.apply(encoding, trained, each) for each in (trained, length))
+    if type(long) is not type(encoding):
+        return None  # it also heats
+    lists: list[Any] = [each.frequencies for each in (short, long)]
+    divisors = [list(each.stretch or (1.0,) * each.count) for each in lists]
+    if not all(map(math.isfinite, divisors[1])):
+        return None  # frequencies of 0
+    return _scaled("longrope", max(1.0, length / trained), trained) | {
+        "short_factor": divisors[0],
+        "long_factor": divisors[1],
+        "attention_factor": lists[1].magnitude,
+    }
+
+
+RULES: dict[type[Extension], Callable[..., dict[str, Any] | None]] = {
+    PI: _pi,
+    NTK: _ntk,
+    DynamicNTK: _ntk,
+    YaRN: _yarn,
+    Llama3: _llama3,
+    LongRoPE: _longrope,
+}
+"""Extensions that `rope_parameters` have a rule for."""
+
+
+# -- what each server is told ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -22,6 +147,7 @@ class ServedModel:
     base: float
     pairs: int  # of channels that turn, in a head
     target: int
+    own: Mapping[str, Any] = field(default_factory=dict)  # rope_parameters of its configuration
 
     @property
     def factor(self) -> float:
@@ -36,12 +162,24 @@ class ServedModel:
         """
         return min(max(math.log(self.trained / (2 * math.pi)) / math.log(self.base), 0.0), 1.0)
 
-    def parameters(self, kind: str, **more: float) -> dict[str, Any]:
-        """`rope_parameters` of transformers that start from the trained length."""
-        return {
-            **{"rope_type": kind, "rope_theta": self.base, "factor": self.factor},
-            **{"original_max_position_embeddings": self.trained, **more},
-        }
+    def rule(self, extension: Extension) -> dict[str, Any] | None:
+        """The parameters of one rotation."""
+        encoding = RoPE(2 * self.pairs, self.base)
+        found = parameters(extension, encoding, self.trained, self.target)
+        own = self.own.get(self.kinds[-1], {}) if self.kinds else self.own
+        turned = {name: own[name] for name in KEPT if name in own}
+        return None if found is None else {"rope_theta": self.base} | turned | found
+
+    def parameters(self, extension: Extension) -> dict[str, Any] | None:
+        """The same among those of the other kinds of layers, which keep their own."""
+        found = self.rule(extension)
+        return {**self.own, self.kinds[-1]: found} if found and self.kinds else found
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of layers that have parameters of their own; those that see all keys last."""
+        found = (name for name, each in self.own.items() if isinstance(each, Mapping))
+        return sorted(found, key=lambda name: name == FULL)
 
 
 @dataclass(frozen=True)
@@ -52,18 +190,34 @@ class Recipe:
     llama_cpp: str = ""
     sglang: str = ""  # beside or in place of the parameters
 
+    @classmethod
+    def of(cls, model: ServedModel, extension: Extension) -> Recipe:
+        return cls(
+            model.parameters(extension),
+            FLAGS.get(type(extension), _none)(model, extension),
+            CHUNKED if isinstance(extension, DCA) else "",
+        )
+
+    @property
+    def by_configuration(self) -> bool:
+        """Whether a server has it as a setting that any model can be given."""
+        return self.parameters is not None or bool(self.llama_cpp)
+
     def lines(self, target: int) -> Iterator[str]:
         """What to write for each of four servers."""
         if self.parameters is None:
             yield "transformers, vLLM: no setting; posbench's mounted model has it"
         else:
-            given = {"max_position_embeddings": target, "rope_parameters": self.parameters}
-            shown = json.dumps(given)
+            shown = json.dumps(
+                {"max_position_embeddings": target, "rope_parameters": self.parameters}
+            )
             yield f"transformers: from_pretrained(MODEL, **{shown})"
-            yield f"vLLM: vllm serve MODEL --max-model-len {target} --hf-overrides '{shown}'"
+            # Lists of divisors would be three pages.
+            again = f"'{shown}'" if len(shown) < LONG else "'{...}', as for transformers"
+            yield f"vLLM: vllm serve MODEL --max-model-len {target} --hf-overrides {again}"
             yield (
                 f"SGLang: sglang.launch_server --model-path MODEL --context-length {target} "
-                f"--json-model-override-args '{shown}'"
+                f"--json-model-override-args {again}"
             )
         if self.sglang:
             yield f"SGLang: {self.sglang}"
@@ -71,49 +225,52 @@ class Recipe:
         yield f"llama.cpp: {flags if self.llama_cpp else 'no flag'}"
 
 
-def _yarn(model: ServedModel, extension: Any) -> Recipe:
-    flags = f"--rope-scaling yarn --rope-scale {model.factor:g} --yarn-orig-ctx {model.trained}"
-    return Recipe(model.parameters("yarn"), flags)
+CHUNKED = (
+    "--attention-backend dual_chunk_flash_attn, and dual_chunk_attention_config in the model's "
+    "config.json"
+)
+"""SGLang's name for DCA."""
 
 
-def _pi(model: ServedModel, extension: Any) -> Recipe:
-    given = {"rope_type": "linear", "rope_theta": model.base, "factor": model.factor}
-    return Recipe(given, f"--rope-scaling linear --rope-scale {model.factor:g}")
+def _none(model: ServedModel, extension: Extension) -> str:
+    return ""
 
 
-def _llama3(model: ServedModel, extension: Any) -> Recipe:
-    return Recipe(model.parameters("llama3", low_freq_factor=1.0, high_freq_factor=4.0))
-
-
-def _ntk(model: ServedModel, extension: Any) -> Recipe:
-    """As a base, which every server takes; dynamic NTK has that one at the longest length."""
-    base = model.base * model.factor ** (model.pairs / max(model.pairs - 1, 1))
-    given = {"rope_type": "default", "rope_theta": base}
-    return Recipe(given, f"--rope-freq-base {base:.10g}")
-
-
-def _self_extend(model: ServedModel, extension: Any) -> Recipe:
-    """llama.cpp has the window and the group by which far positions are divided,
-    the smallest with which no distance is new.
-    """
-    window: int = extension.window
-    group = smallest(lambda g: (model.target - 1) // g + window - window // g, model.trained)
-    return Recipe(llama_cpp=f"--grp-attn-n {group} --grp-attn-w {window}")
-
-
-def _dca(model: ServedModel, extension: Any) -> Recipe:
-    return Recipe(
-        sglang="--attention-backend dual_chunk_flash_attn, and dual_chunk_attention_config in the "
-        "model's config.json"
+def _yarn_flags(model: ServedModel, extension: YaRN) -> str:
+    given = model.rule(extension) or {}
+    if given.get("rope_type") != "yarn" or not extension.truncate:
+        return ""  # llama.cpp has no other temperature, and whole indices
+    return (
+        f"--rope-scaling yarn --rope-scale {given['factor']:g} --yarn-orig-ctx {model.trained} "
+        f"--yarn-beta-fast {extension.beta_fast:g} --yarn-beta-slow {extension.beta_slow:g}"
     )
 
 
-RECIPES: dict[str, Callable[[ServedModel, Any], Recipe]] = {
-    "yarn": _yarn,
-    "pi": _pi,
-    "llama3": _llama3,
-    "ntk": _ntk,
-    "dynamic_ntk": _ntk,
-    "self_extend": _self_extend,
-    "dca": _dca,
+def _pi_flags(model: ServedModel, extension: PI) -> str:
+    given = model.rule(extension) or {}
+    return f"--rope-scaling linear --rope-scale {given['factor']:g}"
+
+
+def _ntk_flags(model: ServedModel, extension: NTK) -> str:
+    """As a base, which every server takes; dynamic NTK has that one at the longest length."""
+    given = model.rule(extension) or {}
+    return f"--rope-freq-base {given['rope_theta']:.10g}"
+
+
+def _self_extend_flags(model: ServedModel, extension: SelfExtend) -> str:
+    """The window, and the group by which far positions are divided: the smallest with which no
+    distance is new.
+    """
+    window = extension.window
+    group = smallest(lambda g: (model.target - 1) // g + window - window // g, model.trained)
+    return f"--grp-attn-n {group} --grp-attn-w {window}"
+
+
+FLAGS: dict[type[Extension], Callable[..., str]] = {
+    YaRN: _yarn_flags,
+    PI: _pi_flags,
+    NTK: _ntk_flags,
+    DynamicNTK: _ntk_flags,
+    SelfExtend: _self_extend_flags,
 }
+"""Extensions that llama.cpp has flags for."""

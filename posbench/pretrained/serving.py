@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,8 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.utils import logging
 
 from posbench.core.encoding import PositionEncoding
-from posbench.core.extension import Extension, FrequencyExtension
-from posbench.core.frequencies import Frequencies
+from posbench.core.extension import Extension
 from posbench.extensions.direct import Direct
-from posbench.extensions.dynamic_ntk import DynamicNTK
-from posbench.extensions.llama3 import Llama3
-from posbench.extensions.longrope import LongRoPE
-from posbench.extensions.ntk import NTK
-from posbench.extensions.pi import PI
-from posbench.extensions.yarn import YaRN
 from posbench.pretrained.configured import rotations
 from posbench.pretrained.forms import tolerance
 from posbench.pretrained.loading import AS_DATA
@@ -29,6 +21,7 @@ from posbench.pretrained.mounting import Mounted
 from posbench.pretrained.proof import TOKENS, logits_of, narrow, random_tokens, windows
 from posbench.pretrained.refusal import as_one_line
 from posbench.pretrained.richer import itself
+from posbench.pretrained.servers import parameters
 
 
 def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, Any] | str:
@@ -51,8 +44,8 @@ def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, 
     found = rotations(mounted.model.config)
     if len(found) > 1 or found[0].get("rope_type", "default") != "default":
         return "the model has a rotation of its own already, and rope_parameters would replace it"
-    parameters = RECIPES.get(type(extension), _listed)(mounted, extension, length)
-    if parameters is None:
+    given = parameters(extension, _turning(mounted), mounted.train_positions, length)
+    if given is None:
         return (
             f"neither transformers nor vLLM has {type(extension).__name__}: only the mounted model "
             "can be served"
@@ -64,7 +57,7 @@ def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, 
         )
     settings = {
         "max_position_embeddings": max(length, mounted.train_positions),
-        "rope_parameters": dict(found[0]) | parameters,
+        "rope_parameters": dict(found[0]) | given,
     }
     try:
         difference = _difference(mounted, extension, settings, length)
@@ -152,92 +145,7 @@ def _quietly() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _scaled(mounted: Mounted, kind: str, factor: float) -> dict[str, Any]:
-    """The parameters that every extension has which starts from the training length."""
-    trained = mounted.train_positions
-    return {
-        "rope_type": kind,
-        "factor": factor,
-        "original_max_position_embeddings": trained,
-    }
-
-
 def _turning(mounted: Mounted) -> PositionEncoding:
     """The encoding whose frequencies the extension changes."""
     encodings = (layer.form.encoding for layer in mounted.layers)
-    return next(each for each in encodings if "frequencies" in each.handles)
-
-
-def _frequencies(mounted: Mounted) -> Frequencies:
-    held: Any = _turning(mounted).frequencies
-    return held
-
-
-def _pi(mounted: Mounted, extension: PI, length: int) -> dict[str, Any]:
-    return {"rope_type": "linear", "factor": extension.scale_at(mounted.train_positions, length)}
-
-
-def _ntk(mounted: Mounted, extension: NTK, length: int) -> dict[str, Any]:
-    """The base of which the stretch of the slowest pair is the last power."""
-    frequencies, trained = _frequencies(mounted), mounted.train_positions
-    slowest = extension.stretch(frequencies, trained, extension.scale_at(trained, length))[-1]
-    power = frequencies.count / max(frequencies.count - 1, 1)
-    return {"rope_theta": frequencies.base * slowest**power}
-
-
-def _yarn(mounted: Mounted, extension: YaRN, length: int) -> dict[str, Any] | None:
-    if (extension.mscale, extension.mscale_all_dim) != (1, 0):
-        return _listed(mounted, extension, length)  # vLLM has these in DeepSeek's models alone
-    scale = extension.scale_at(mounted.train_positions, length)
-    return _scaled(mounted, "yarn", scale) | {
-        "beta_fast": extension.beta_fast,
-        "beta_slow": extension.beta_slow,
-        "truncate": extension.truncate,
-    }
-
-
-def _llama3(mounted: Mounted, extension: Llama3, length: int) -> dict[str, Any]:
-    scale = extension.scale_at(mounted.train_positions, length)
-    return _scaled(mounted, "llama3", scale) | {
-        "low_freq_factor": extension.parts.beta_slow,
-        "high_freq_factor": extension.parts.beta_fast,
-    }
-
-
-def _longrope(mounted: Mounted, extension: LongRoPE, length: int) -> dict[str, Any]:
-    frequencies, trained = _frequencies(mounted), mounted.train_positions
-    scale = extension.scale_at(trained, length)
-    long = extension.long_factors or extension.stretch(frequencies, trained, scale)
-    return _scaled(mounted, "longrope", scale) | {
-        "long_factor": list(long),
-        "short_factor": list(extension.short_factors or (1.0,) * len(long)),
-    }
-
-
-def _listed(mounted: Mounted, extension: Extension, length: int) -> dict[str, Any] | None:
-    """Its divisors as lists, for the trained length and beyond; None if it has more than those."""
-    encoding, trained = _turning(mounted), mounted.train_positions
-    if not isinstance(extension, FrequencyExtension):
-        return None
-    short, long = (extension.apply(encoding, trained, each) for each in (trained, length))
-    if type(long) is not type(encoding):
-        return None  # it also heats
-    lists: list[Any] = [each.frequencies for each in (short, long)]
-    divisors = [list(each.stretch or (1.0,) * each.count) for each in lists]
-    if not all(map(math.isfinite, divisors[1])):
-        return None  # frequencies of 0
-    return _scaled(mounted, "longrope", max(1.0, length / trained)) | {
-        "short_factor": divisors[0],
-        "long_factor": divisors[1],
-        "attention_factor": lists[1].magnitude,
-    }
-
-
-RECIPES: dict[type[Extension], Callable[..., dict[str, Any] | None]] = {
-    PI: _pi,
-    NTK: _ntk,
-    DynamicNTK: _ntk,
-    YaRN: _yarn,
-    Llama3: _llama3,
-    LongRoPE: _longrope,
-}
+    return next((each for each in encodings if "frequencies" in each.handles), PositionEncoding())

@@ -28,24 +28,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt
+from typing import TYPE_CHECKING, Any
 
 from posbench.base.errors import ConfigError
-from posbench.base.wording import agreeing, counted, listed
+from posbench.base.wording import counted, listed
 from posbench.config import commands
 from posbench.config.exit_status import exit_status
 from posbench.pretrained.loading import Files
+from posbench.pretrained.problems import Problems
 from posbench.pretrained.refusal import as_one_line, need_transformers
 from posbench.pretrained.request import extension_at, settings_of
-from posbench.pretrained.rope_settings import (
-    each_rule,
-    mapping,
-    names_unread,
-    refuse_early,
-    refuse_incomplete,
-)
+from posbench.pretrained.rope_settings import VerifySettings, refuse_early, refuse_incomplete
 from posbench.showing.table import Column, Line, Table
 
 if TYPE_CHECKING:
@@ -57,20 +50,8 @@ if TYPE_CHECKING:
 
 SAME = 1e-5
 """A share of the largest logit up to which logits are the same."""
-
-
-class VerifySettings(BaseModel):
-    """The words of the command."""
-
-    model_config = ConfigDict(frozen=True)
-
-    model: Path
-    rope_parameters: Annotated[dict[str, Any], BeforeValidator(mapping)] = {}
-    max_position_embeddings: NonNegativeInt = 0
-    train_positions: NonNegativeInt = 0
-    length: NonNegativeInt = 0
-    dtype: Literal["float64", "float32", "bfloat16", "float16"] = "float32"
-    device: Literal["cpu", "cuda", "mps"] = "cpu"
+FARTHEST = 2**20
+"""Positions beyond which angles in float32 are no longer those that were meant."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -130,6 +111,24 @@ def trained_for(config: Any, settings: VerifySettings) -> int:
     return int(positions)
 
 
+def length_unsaid(config: Any, settings: VerifySettings) -> bool:
+    """Whether the folder has a linear factor of its own, for which no setting says the length of
+    training: of Gemma 3 `max_position_embeddings` is what is served.
+    """
+    from posbench.pretrained.turned_parts import known_rotations
+
+    if settings.train_positions or settings.rope_parameters:
+        return False
+    kinds = [each.get("rope_type") for each in known_rotations(config.get_text_config())]
+    return "linear" in kinds
+
+
+def file_of(config: Any) -> Path | None:
+    """The config.json that a model was loaded from, if it was."""
+    file = Path(config.name_or_path or "") / "config.json"
+    return file if config.name_or_path and file.is_file() else None
+
+
 @dataclass(frozen=True)
 class Verified:
     """A model as it is served, measured layer by layer."""
@@ -137,6 +136,9 @@ class Verified:
     mounted: Mounted
     settings: VerifySettings
     trained: int  # positions of training, by the folder's own configuration
+    unsaid: bool  # whether these may be those after a factor already
+    file: Path | None  # the config.json of the folder
+    own: dict[str, Any]  # rope_parameters of the folder's own configuration
     base: float | None  # of the folder's own configuration
     length: int  # the longest that is served
     off: tuple[float, float]  # from transformers, near the start and over the whole length
@@ -152,7 +154,8 @@ class Verified:
 
         refuse_own_attention(model)  # before what such a model's configuration may not have
         rotaries_of(model)
-        trained = trained_for(model.config, settings)
+        trained, unsaid = trained_for(model.config, settings), length_unsaid(model.config, settings)
+        own = dict(getattr(model.config.get_text_config(), "rope_parameters", None) or {})
         bases = [each.get("rope_theta") for each in rotations(model.config.get_text_config())]
         base = float(bases[0]) if bases and bases[0] else None
         made = served(model, settings)
@@ -161,91 +164,73 @@ class Verified:
             reach = (
                 layer.form.own.positions * (getattr(layer.form.own.extension, "scale", None) or 1)
                 for layer in mounted.layers
+                if not unsaid
             )
-            length = settings.length or round(max(longest, *reach))
+            length = settings.length or round(max([longest, *reach]))
             near = torch.arange(min(TOKENS, length))
-            far = torch.linspace(0, length - 1, min(TOKENS, length)).round().long()
-            ours = [_logits(mounted, pos, length) for pos in (near, far)]
+            far = torch.linspace(0, min(length, FARTHEST) - 1, min(TOKENS, length)).round().long()
+            # Transformers has the rule of a short text for the first of them.
+            ours = [_logits(mounted, near, len(near)), _logits(mounted, far, length)]
             mounted.unmount()
             theirs = [_native(made, pos, length) for pos in (near, far)]
             mounted.mount()
         off = [_share(one, other) for one, other in zip(ours, theirs, strict=True)]
-        return cls(mounted, settings, trained, base, length, (off[0], off[1]))
+        file, near_far = file_of(model.config), (off[0], off[1])
+        return cls(mounted, settings, trained, unsaid, file, own, base, length, near_far)
 
     def lines(self) -> Iterator[str]:
         """All that there is to say; the last line is the answer."""
         kinds = self.kinds()
-        yield f"Trained for {self.trained} positions, served up to {self.length}."
+        if self.unsaid:
+            yield (
+                f"Served up to {self.length} positions. The configuration does not say the length "
+                "before its linear factor, so it is not judged: train_positions=N says it."
+            )
+        else:
+            yield f"Trained for {self.trained} positions, served up to {self.length}."
         yield ""
         columns = ("layers", "positions", "base", "extension, as measured", "changed")
         rows = [Line(_spans(numbers), kind.cells()) for kind, numbers in kinds]
         yield from Table([Column(each, text=True) for each in columns], rows).aligned()
         yield ""
         yield from self.against_transformers()
-        yield from self.remarks()
+        yield from self.judged.remarks()
         for kind, _ in kinds:
             yield from self.against_others(kind)
         yield self.answer(kinds)
         found = self.problems
         yield f"Problems: {'; '.join(found)}." if found else "No problem was found."
 
-    @functools.cached_property
+    @property
     def problems(self) -> list[str]:
         """What is not as whoever wrote the settings must have meant it."""
-        kinds = [kind for kind, _ in self.kinds()]
-        return list(
-            dict.fromkeys(
-                [
-                    *self.unlike_transformers(),
-                    *self.unread(),
-                    *self.contradictions(kinds),
-                    *self.without_effect(kinds),
-                ]
-            )
+        found = [*self.judged.all(), *self.judged.without_effect(self.asked_for)]
+        if not self.agrees and self.settings.dtype in ("float32", "float64"):
+            found.insert(0, "the logits of transformers differ from those of these extensions")
+        return list(dict.fromkeys(found))
+
+    @functools.cached_property
+    def judged(self) -> Problems:
+        return Problems(
+            self.settings,
+            self.mounted.model.config.get_text_config(),
+            [kind for kind, _ in self.kinds()],
+            self.trained,
+            self.unsaid,
+            self.file,
+            self.own,
+            self.base,
+            self.length,
         )
 
-    def unlike_transformers(self) -> Iterator[str]:
-        if not self.agrees and self.settings.dtype in ("float32", "float64"):
-            yield "the logits of transformers differ from those of these extensions"
-
-    def contradictions(self, kinds: Sequence[LayerKind]) -> Iterator[str]:
-        """A base or lengths that are not those of the model, or of the factor."""
-        asked = self.settings.length or self.settings.max_position_embeddings
-        if (now := self.other_base) and not self.is_ntk:
-            yield f"the base is {now}, not the {self.base:,.0f} of the model"
-        for kind in kinds:
-            begins = kind.form.own.positions
-            if kind.name not in (None, "pi") and begins != self.trained:
-                yield (
-                    f"{kind.name} begins at {begins} positions, and the model was trained for "
-                    f"{self.trained} (original_max_position_embeddings)"
-                )
-        for kind in kinds:
-            scale = getattr(kind.form.own.extension, "scale", None)
-            if kind.name not in ("pi", "yarn", "llama3") or not scale:
-                continue
-            reached = round(scale * self.trained)
-            # Llama 3.1 has a factor of 8 for 16 times its length: there it is none of lengths.
-            wanted = asked or (0 if kind.name == "llama3" else self.configured)
-            if reached < 0.99 * wanted or (asked and reached > 1.01 * asked):
-                yield (
-                    f"the factor {scale:g} of {kind.name} makes {reached} of {self.trained} "
-                    f"positions, and {wanted} are served"
-                )
-
-    def without_effect(self, kinds: Sequence[LayerKind]) -> Iterator[str]:
-        # `proportional` is the share of channels of some models, with or without a factor.
-        asked = [each for each in _asked(self.mounted.model.config) if each != "proportional"]
-        if asked and not any(kind.changes for kind in kinds):
-            yield f"{listed(asked)} takes no effect"
-        elif asked and not any(kind.name for kind in kinds if kind.changes):
-            yield f"the layers turn by a table that {listed(asked)} does not explain"
-
     @property
-    def configured(self) -> int:
-        """The positions that the configuration, as it is served, is for."""
+    def asked_for(self) -> list[str]:
+        """The extensions that the configuration, as it is served, names."""
+        from posbench.pretrained.turned_parts import known_rotations
+
         config = self.mounted.model.config.get_text_config()
-        return int(getattr(config, "max_position_embeddings", 0) or 0)
+        kinds = (each.get("rope_type", "default") for each in known_rotations(config))
+        return sorted(set(kinds) - {"default"})
 
     # -- which extension, in which layers ----------------------------------------------------------
 
@@ -258,73 +243,34 @@ class Verified:
             found.setdefault(LayerKind(layer.form, layer.window, self.length), []).append(place)
         return list(found.items())
 
+    @property
+    def compared(self) -> int:
+        """The positions over which logits are compared with those of transformers."""
+        return min(self.length, FARTHEST)
+
     def against_transformers(self) -> Iterator[str]:
         from posbench.pretrained.serving import rounding
 
         near, far = self.off
         exact = self.settings.dtype in ("float32", "float64")
-        allowed, agree = max(SAME, rounding(self.length)), self.agrees
+        allowed, agree = max(SAME, rounding(self.compared)), self.agrees
         yield (
             f"Logits of transformers and of these extensions differ by {near:.1g} of the largest "
-            f"over the first positions, and by {far:.1g} over all {self.length}, where its angles "
-            f"in float32 explain {allowed:.1g}: "
+            f"over the first positions, and by {far:.1g} over all {self.compared}, where its "
+            f"angles in float32 explain {allowed:.1g}: "
             + ("they are the same." if agree else "they differ." if exact else "see dtype.")
         )
 
     @property
     def agrees(self) -> bool:
         """Whether transformers computes the same logits, but for the rounding of its angles."""
+        from posbench.pretrained.proof import TOKENS
         from posbench.pretrained.serving import rounding
 
         near, far = self.off
-        return near <= SAME and far <= max(SAME, rounding(self.length))
-
-    def remarks(self) -> Iterator[str]:
-        """Settings that are not read or were lost."""
-        yield from (f"{each}." for each in self.unread())
-        if now := self.other_base:
-            yield (
-                f"The base is {now}, where the model was trained with {self.base:,.0f}. {self.ntk}"
-            )
-
-    def unread(self) -> Iterator[str]:
-        """Settings that transformers does not look at."""
-        given = self.settings.rope_parameters
-        for each in each_rule(given) if given else ():
-            kind = str(each.get("rope_type", each.get("type", "default")))
-            if names := names_unread(each):
-                verb = agreeing(len(names), "is", "are")
-                yield f"{listed(names)} {verb} not read with rope_type {kind}"
-
-    @property
-    def other_base(self) -> str:
-        """The base, if it is not that of the folder's own configuration; "" if it is."""
-        given = self.settings.rope_parameters
-        nested = any(isinstance(each, dict) for each in given.values())
-        bases = {kind.frequencies.base for kind, _ in self.kinds() if kind.frequencies}
-        if not given or not self.base or nested:
-            return ""
-        if any(abs(each / self.base - 1) < SAME for each in bases):
-            return ""
-        return listed([f"{each:,.0f}" for each in sorted(bases)])
-
-    @property
-    def ntk(self) -> str:
-        """What NTK-aware scaling would set."""
-        return f"NTK sets {self.ntk_base:,.0f} for {self.length} positions."
-
-    @property
-    def ntk_base(self) -> float:
-        """The base of NTK-aware scaling for this length."""
-        frequencies = next(k.frequencies for k, _ in self.kinds() if k.frequencies)
-        count, factor = frequencies.count, max(1.0, self.length / self.trained)
-        return (self.base or 1) * float(factor ** (count / max(count - 1, 1)))
-
-    @property
-    def is_ntk(self) -> bool:
-        """Whether the base is another one because NTK-aware scaling sets it so."""
-        bases = {kind.frequencies.base for kind, _ in self.kinds() if kind.frequencies}
-        return all(abs(each / self.ntk_base - 1) < 1e-3 for each in bases)
+        # The first positions are as many as `TOKENS`, and their angles are in float32 as well.
+        first = rounding(min(TOKENS, self.length))
+        return near <= max(SAME, first) and far <= max(SAME, rounding(self.compared))
 
     # -- what others would set ---------------------------------------------------------------------
 
@@ -333,7 +279,7 @@ class Verified:
         from posbench.pretrained.layer_kinds import numbers_of, replace_own
 
         own, name = kind.form.own, kind.name
-        if name is None:
+        if name is None or self.unsaid:
             return
         if name == "longrope":
             yield "The lists of longrope come from a search: neither paper nor posbench has them."
@@ -385,11 +331,11 @@ class Verified:
         rotary = [(kind, len(each)) for kind, each in kinds if kind.frequencies]
         count = sum(each for _, each in rotary)
         changed = [(kind, each) for kind, each in rotary if kind.changes]
-        asked = _asked(self.mounted.model.config)
+        asked = self.asked_for
         if not changed:
             if asked:
                 return f"{listed(asked)} takes no effect: every layer turns as it was trained."
-            if now := self.other_base:
+            if now := self.judged.other_base:
                 return f"No extension is set, and the base is {now} in place of {self.base:,.0f}."
             return "No extension is set: the model is served as it was trained."
         rules = listed(sorted({kind.name or "another table" for kind, _ in changed}))
@@ -412,14 +358,6 @@ class Verified:
             f"{rules} {verb} in {where} of {counted(count, 'rotary layer')}{near}: logits change "
             f"by {off:.2g} of the largest."
         )
-
-
-def _asked(config: Any) -> list[str]:
-    """The extensions that a configuration names."""
-    from posbench.pretrained.turned_parts import known_rotations
-
-    kinds = (each.get("rope_type", "default") for each in known_rotations(config.get_text_config()))
-    return sorted(set(kinds) - {"default"})
 
 
 def _spans(numbers: Sequence[int]) -> str:

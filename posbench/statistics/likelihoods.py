@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from posbench.statistics.aggregates import is_pretrained
+from posbench.statistics.aggregates import Estimate, is_pretrained
 from posbench.statistics.bootstrap import resampled
 
 METHOD = ["method", "method_hash"]
@@ -96,3 +96,17 @@ def of_board(table: pd.DataFrame) -> dict[tuple[str, str, float], Likelihood]:
             likely = -float(losses[label, digest].mean())
             found[label, digest, float(multiple)] = Likelihood(likely, next(iter(more), None))
     return found
+
+
+def added(table: pd.DataFrame, extension: str) -> Estimate | None:
+    """The loss of an extension less that of none, over the texts that both have read, with the
+    interval of Student's t; None where it was not measured.
+
+    Args:
+        table: the lines of one model at one length
+        extension: its name
+    """
+    losses = table.pivot(index="seed", columns="extension", values="loss")
+    if extension not in losses:
+        return None
+    return Estimate.over((losses[extension] - losses["direct"]).dropna())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -125,6 +126,15 @@ def family(name: str, **settings: Any) -> Any:
     }
     config = getattr(transformers, f"{name}Config")(**sizes | settings)
     return model(getattr(transformers, f"{name}ForCausalLM"), config)
+
+
+def saved(net: Any, folder: Path) -> Path:
+    """A folder with the model and the tokenizer whose tokens are characters."""
+    tokenizer = characters()
+    net.resize_token_embeddings(len(tokenizer))
+    net.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def llama(rope: dict[str, Any] | None = None, positions: int = TRAINED, **settings: Any) -> Any:
