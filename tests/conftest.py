@@ -63,8 +63,6 @@ def answered(
         monkeypatch.setattr(sys, "argv", ["posbench", *words])
         monkeypatch.setattr(sys, "path", list(sys.path))
         monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which the command changes
-        # To read what the main board has published would take longer than all else.
-        monkeypatch.setattr(plan, "published", lambda: tmp_path / "unpublished")
         capfd.readouterr()
         status: int | None = 0
         try:
@@ -93,6 +91,15 @@ def validated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(files, "validated", counting)
     monkeypatch.setattr(files, "record_in", counting_lines)
     return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """To read what the main board has published, for the cost of a plan, takes seconds."""
+    nowhere = tmp_path_factory.getbasetemp() / "unpublished"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "published", lambda: nowhere)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

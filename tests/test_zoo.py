@@ -28,7 +28,6 @@ from posbench.running.scores import CHECKPOINTS
 from posbench.running.shared_training import SharedTraining
 from posbench.running.zoo import Zoo, usable, zoos
 from posbench.sharing import zoo as command
-from posbench.sweeping import plan as planning
 from posbench.sweeping.plan import plan
 from posbench.sweeping.requests import Request
 
@@ -218,10 +217,7 @@ def test_a_damaged_training_is_not_packed(packed: str, capsys: pytest.CaptureFix
         command._finished(path.parent)
 
 
-def test_a_plan_knows_what_needs_no_training(
-    packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(planning, "published", lambda: tmp_path / "unpublished")
+def test_a_plan_knows_what_needs_no_training(packed: str) -> None:
     words = [(*TINY, f"method={method}") for method in ("rope", "rope_pi")]
     words += [(*TINY, "method=rope", "seed=1")]
     with composing():
