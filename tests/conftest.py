@@ -20,6 +20,7 @@ import torch
 from hydra._internal.core_plugins.importlib_resources_config_source import (
     ImportlibResourcesConfigSource,
 )
+from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 
 from posbench import application
@@ -63,6 +64,8 @@ def answered(
         monkeypatch.setattr(sys, "argv", ["posbench", *words])
         monkeypatch.setattr(sys, "path", list(sys.path))
         monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which the command changes
+        # Hydra would compose once more, to ask for a mode that no test chooses.
+        monkeypatch.setattr(Hydra, "get_mode", lambda *_, **__: None)
         capfd.readouterr()
         status: int | None = 0
         try:
