@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -15,6 +17,10 @@ from typing import Any
 import hypothesis
 import pytest
 import torch
+from hydra._internal.core_plugins.importlib_resources_config_source import (
+    ImportlibResourcesConfigSource,
+)
+from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
 
 from posbench import application
@@ -23,6 +29,10 @@ from posbench.records import files
 from posbench.sweeping import plan
 
 torch.set_num_threads(1)
+# Of every seed torch would keep the call and the stack, for backends that this machine has not.
+for backend in (torch.cuda, torch.xpu, torch.mtia):
+    if not backend.is_available():
+        backend.manual_seed_all = lambda seed: None
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
@@ -30,6 +40,14 @@ hypothesis.settings.load_profile("untimed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", help="of tests/test_on_device.py; the default is a GPU, if any")
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported and collected by now stays: to look through it again and again for
+    garbage takes one of fourteen seconds.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -46,8 +64,8 @@ def answered(
         monkeypatch.setattr(sys, "argv", ["posbench", *words])
         monkeypatch.setattr(sys, "path", list(sys.path))
         monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which the command changes
-        # To read what the main board has published would take longer than all else.
-        monkeypatch.setattr(plan, "published", lambda: tmp_path / "unpublished")
+        # Hydra would compose once more, to ask for a mode that no test chooses.
+        monkeypatch.setattr(Hydra, "get_mode", lambda *_, **__: None)
         capfd.readouterr()
         status: int | None = 0
         try:
@@ -78,6 +96,31 @@ def validated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """To read what the main board has published, for the cost of a plan, takes seconds."""
+    nowhere = tmp_path_factory.getbasetemp() / "unpublished"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "published", lambda: nowhere)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _read_once() -> Iterator[None]:
+    """Hydra reads the files of conf/ anew for every command line, twice: here each only once."""
+    reading, known = ImportlibResourcesConfigSource._read_config, dict[tuple[str, ...], Any]()
+
+    def read(source: ImportlibResourcesConfigSource, place: Any) -> Any:
+        key = (source.provider, source.path, str(place))
+        if key not in known:
+            known[key] = reading(source, place)
+        return copy.deepcopy(known[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ImportlibResourcesConfigSource, "_read_config", read)
+        yield
+
+
 @pytest.fixture(scope="session")
 def _one_hydra() -> Any:
     """What it has composed is composed once for all tests."""
@@ -88,8 +131,9 @@ def _one_hydra() -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _hydra(_one_hydra: Any) -> Iterator[None]:
-    register()
-    GlobalHydra.instance().initialize(_one_hydra)
-    yield
-    GlobalHydra.instance().clear()
+def _hydra(_one_hydra: Any) -> None:
+    """For each test the same, unless the test before has put another in its place."""
+    if GlobalHydra.instance().hydra is not _one_hydra:
+        register()
+        GlobalHydra.instance().clear()
+        GlobalHydra.instance().initialize(_one_hydra)

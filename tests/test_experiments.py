@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import hydra
 import pytest
 import torch
 from offered import CONF
@@ -20,7 +19,6 @@ from omegaconf import OmegaConf
 from processes import succeeded
 
 from posbench.base.errors import ConfigError
-from posbench.config.building import build
 from posbench.config.compose import compose, composing
 from posbench.config.folders import own_names
 from posbench.config.identity import Identity, identify
@@ -203,14 +201,13 @@ ON_CPU = {  # of protocol cpu: the task with its settings, and the tested n
 def called(*words: str) -> tuple[Setup, Identity]:
     """What `python -m posbench WORDS` sets up, and what it calls it."""
     composed = compose(*words)
-    cfg, identity = composed.cfg(), identify(composed)
-    return Setup(cfg, build(OmegaConf.to_container(cfg.task, resolve=True), "task")), identity  # type: ignore[arg-type]
+    identity = identify(composed)  # first: it refuses what contradicts an experiment
+    return Setup.of(composed.cfg()), identity
 
 
 @functools.cache
 def experiment(name: str) -> Setup:
-    cfg = hydra.compose("config", [f"experiment={name}"])
-    return Setup(cfg, build(OmegaConf.to_container(cfg.task, resolve=True), "task"))  # type: ignore[arg-type]
+    return Setup.of(compose(f"experiment={name}").cfg())
 
 
 def model(name: str, *words: str) -> Transformer:

@@ -292,9 +292,10 @@ def test_what_is_left_out_is_named_with_the_words_that_let_it_in(hosts: dict[str
     assert words["self_extend"] == "cache=false" and words["log_n"] == "how=attention"
     assert words["rerope"] == words["dca"] == "how=attention cache=false"
     assert said in list(advice(hosts).lines())
-    for name, each in words.items():
+    for each in set(words.values()):
         given = dict(word.split("=") for word in each.split())
-        assert name in advice(hosts, **given).candidates()
+        let_in = {name for name in words if words[name] == each}
+        assert let_in <= set(advice(hosts, **given).candidates())
     assert list(advice(hosts, how="attention", cache=False).left_out()) == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
 import pickle
 import re
@@ -61,6 +63,11 @@ N = sum(PARTS)
 
 def made(name: str, **settings: Any) -> Position:
     """An encoding in evaluation whose parameters are not at their start, where many do nothing."""
+    return copy.deepcopy(_drawn(name, **settings))
+
+
+@functools.cache
+def _drawn(name: str, **settings: Any) -> Position:
     torch.manual_seed(0)
     position = standalone.encoding(name)(HEADS, WIDTH, TRAINED, **settings).double().eval()
     with torch.no_grad():

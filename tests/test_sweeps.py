@@ -38,7 +38,6 @@ from posbench.running.run import Run, make
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.sweeping import journal, status
-from posbench.sweeping import plan as planning
 from posbench.sweeping.cost import Costs, multiplications
 from posbench.sweeping.journal import Event, Writer
 from posbench.sweeping.plan import plan
@@ -58,11 +57,8 @@ QUICK = ("protocol=smoke", "training.steps=2", "training.validate_every=2", "eva
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with a board of one's own, and Hydra upon it; no runs of results/local beside it,
-    and no published records, as to read them would take longer than all else.
-    """
+    """A folder with a board of one's own, and Hydra upon it; no runs of results/local beside it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(planning, "published", lambda: tmp_path / "unpublished")
     (tmp_path / "mine/board").mkdir(parents=True)
     (tmp_path / "mine/board/small.yaml").write_text(BOARD)
     with composing(tmp_path / "mine"):

@@ -115,6 +115,11 @@ def first_compared(found: Sequence[Ranked]) -> Ranked | None:
     return next((each for each in found if len(each.known) > 1), None)
 
 
+def first_shown(found: Sequence[Ranked]) -> Ranked | None:
+    """The section that a page begins with: that one, or where there is none the first of all."""
+    return first_compared(found) or next(iter(found), None)
+
+
 def from_scratch(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
     """What follows for a model that is trained from scratch."""
     if first.placed and not first.part.is_of_a_host:

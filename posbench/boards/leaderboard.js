@@ -53,14 +53,7 @@ function spread(wanted, apart, bottom) {
   for (let k = found.length - 1; k >= 0; k--) { found[k] = Math.min(found[k], limit); limit = found[k] - apart; }
   return found;
 }
-// Names beside curves: without a model or a host that all have, and settings without their group.
-function short(names) {
-  const all_ = pattern => names.length > 1 && new Set(names.map(name => name.match(pattern)?.[0] ?? "")).size === 1;
-  const model = all_(/@.*$/), host = all_(/^[^+ ]*/);
-  return names.map(name => ((host && name.replace(/^[^+ ]*/, "")) || name).replace(model ? /@.*$/ : "", "")
-    .replace(/(\(|, )(?:encoding|extension)\./g, "$1").replace(/\$\{positions:([\d.]+)\}/g, "$1").trim());
-}
-// curves: {label, points, look (null: faint), title}; a small one has no names and no axis titles.
+// curves: {label, short (beside its end), points, look (null: faint)}; a small one has no names and no axis titles.
 function chart(curves, { small = false, label = "score", names = true } = {}) {
   const width = small ? 220 : narrow() ? 380 : 720, height = small ? 130 : narrow() ? 280 : 360, named = names && !small;
   const [left, right, top, bottom] = small ? [24, 8, 6, 18] : [42, named ? 200 : 16, 10, 40];
@@ -98,10 +91,9 @@ function chart(curves, { small = false, label = "score", names = true } = {}) {
   }
   if (named) {
     const ends = drawn.filter(curve => curve.look !== null).sort((a, b) => b.points.at(-1).y - a.points.at(-1).y);
-    const called = short(ends.map(curve => curve.label));
     const places = spread(ends.map(curve => y(curve.points.at(-1).y)), 14, height - bottom + 10);
-    ends.forEach(({ points, look }, k) => {
-      const end = x(points.at(-1).x), name = called[k];
+    ends.forEach(({ points, look, short: name }, k) => {
+      const end = x(points.at(-1).x);
       picture.append(draw("path", { class: `lead c${look % LOOKS}`, d: `M${end + 3} ${y(points.at(-1).y)}L${width - right + 12} ${places[k]}` }),
         draw("text", { class: `c${look % LOOKS}`, x: width - right + 15, y: places[k] + 4 }, name.length > 28 ? name.slice(0, 27) + "…" : name));
     });
@@ -420,7 +412,8 @@ function picture() {
   if (!section || one("#pictures").hidden) return;
   const task = controls.task.value, visible = lines.filter(each => each.section === section && !each.line.hidden).map(each => each.row);
   const rows = chosen.size ? [...chosen] : visible.slice(0, LOOKS);
-  const curve = (row, look) => ({ label: D.rows[row].name, look, points: task === "" ? meanCurve(row, section) : curveOf(+task, row) });
+  const nameIn = row => section.names[section.rows.indexOf(row)] ?? D.rows[row].name;
+  const curve = (row, look) => ({ label: D.rows[row].name, short: nameIn(row), look, points: task === "" ? meanCurve(row, section) : curveOf(+task, row) });
   const label = task === "" ? "corrected score of what was learned" : `${D.tasks[+task].name}: ${D.tasks[+task].measure}`;
   one("#picture").replaceChildren(
     el("p", { class: "small" }, "In colour: the rows that you ticked, or else the first of the section. In grey: the others. The filters choose rows and task. Up to four curves of one task have bands, which are 95 % over seeds."),

@@ -91,8 +91,8 @@ def generate(
     more = [*findings.contrast_parts(board, asked), *context_parts(contexts)]
     usual = standings[0].part.protocol if standings else ""
     tasks = list(task_parts(measured, board, usual))
-    shown_first = findings.first_compared(asked) or next(iter(asked), None)
-    drawn = opening.picture(shown_first, file="opening.svg") if shown_first else None
+    first = findings.first_shown(asked)
+    drawn = opening.picture(first, file="opening.svg") if first else None
     text = Page(
         "posbench board",
         [
@@ -221,16 +221,16 @@ def document(
             f": {name.lower()}" for name, href in boards_of.items() if href == HERE_ITSELF
         )
         title = f"{f'Board {board.name}' if asked else title}{about_what}"
-    shown_first = findings.first_compared(standings) or next(iter(standings), None)
+    first = findings.first_shown(standings)
     lead = [
         *(question(board) if asked and focus is None else []),
-        *(measured_on(measured, shown_first) if shown_first else []),
+        *(measured_on(measured, first) if first else []),
         *(doubts(folder) if folder else []),
         *([TO_ITS_ROW] if own else []),
     ]
     doors = findings.doors(standings) if asked and focus is None else {}
     answer = [*measured.meaningless, *said, *([] if doors else findings.headline(standings))]
-    drawn = opening.picture(shown_first, own) if shown_first else None
+    drawn = opening.picture(first, own) if first else None
     data = page_data.content(
         measured,
         standings,

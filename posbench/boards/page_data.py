@@ -5,8 +5,8 @@
     runs       by task and row: seed, training, learned and area of each run
     curves     by task and row: what it reaches, then mean scores by length and half their intervals
     depths     by task and row: accuracy by length and depth of the source, a letter a cell
-    sections   what is ranked together: rows, what they reach, and the score of what was learned at
-               each length, see `posbench.statistics.effects`
+    sections   what is ranked together: rows, their names in drawings, what they reach, and the
+               score of what was learned at each length, see `posbench.statistics.effects`
     texts      descriptions of classes by their full names, HTML
     papers     arXiv ids of classes by the same names, and `code`: files
     root       the way from the page to posbench's own files, "" where they are not above it
@@ -31,6 +31,7 @@ import pandas as pd
 
 from posbench.base.errors import PosbenchError
 from posbench.boards.measured import METHOD, SHOWN, Measured
+from posbench.boards.opening import drawn_names
 from posbench.boards.ranking import Ranked
 from posbench.config import families, flat
 from posbench.config.board import Board
@@ -396,14 +397,15 @@ def _letters(right: Sequence[float], tokens: Sequence[int]) -> str:
 
 
 def _section(standing: Ranked, rows: dict[str, int]) -> Json:
-    part, names = standing.part, list(standing.summary.index)
+    part, names = standing.part, list(map(str, standing.summary.index))
     at = [standing.at(each)["number"] for each in standing.lengths]
     return {
         "title": part.title,
         "class": standing.kind,
         "protocol": part.protocol,
         "tasks": sorted(set(part.runs["task_name"])),
-        "rows": [rows[str(row)] for row in names],
+        "rows": [rows[row] for row in names],
+        "names": drawn_names(names),
         "placed": len(standing.placed),
         "longest": standing.longest,
         "reaches": thousandths(standing.summary["reaches"]),

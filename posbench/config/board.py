@@ -7,6 +7,7 @@ shown.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -299,8 +300,11 @@ def board_of(folder: Path, name: str | None = None, own: Sequence[Path] = ()) ->
     return load(name, own)
 
 
+@functools.cache
 def read(text: str, name: str) -> Board:
-    """The board that a text defines; PosbenchError names the first thing that is wrong."""
+    """The board that a text defines; PosbenchError names the first thing that is wrong. It is
+    shared, and cannot be changed.
+    """
     try:
         content: Any = loaded(text)
         if not isinstance(content, dict):

@@ -14,7 +14,7 @@ from dataclasses import asdict, field, fields, is_dataclass, replace
 from string import hexdigits
 from typing import Annotated, Any, Literal
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
@@ -353,9 +353,8 @@ def checked(cfg: DictConfig) -> Config:
             raise ConfigError(
                 f"{name}={cfg[name]} is not a setting: it follows from the task and its lengths"
             )
-    typed = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key not in FREE])
     try:
-        plain: Any = OmegaConf.to_container(typed, resolve=True, throw_on_missing=True)
+        plain = {str(key): _plain(cfg[key]) for key in cfg if key not in FREE}
     except OmegaConfBaseException as error:
         reason = str(error.msg or error).strip().splitlines()[0].rstrip(".")
         reason = reason.removeprefix(OF_A_RESOLVER)
@@ -366,6 +365,12 @@ def checked(cfg: DictConfig) -> Config:
         return Config(**plain)
     except ValidationError as error:
         raise ConfigError(setting_refused(error)) from None
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, Container):
+        return value
+    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
 
 
 def _complete(section: dict[str, Any], schema: Any, prefix: str = "") -> None:

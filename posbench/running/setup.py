@@ -18,7 +18,7 @@ from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.core.evaluation import Evaluation, Lengths, nearest
 from posbench.core.extension import Extension
 from posbench.core.looped import Looped, LoopedStack, stacked
-from posbench.core.settings import Config, TrainingConfig, checked
+from posbench.core.settings import FILLED_IN, Config, TrainingConfig, checked
 from posbench.core.streams import stream_seed
 from posbench.core.task import Task
 from posbench.core.transformer import Transformer
@@ -30,13 +30,14 @@ SETTINGS = ("encoding", "extension", "task", "model", "training", "evaluation")
 class Setup:
     """A resolved configuration with its task.
 
-    `cfg` is the composed configuration. The task is made first, because only it knows how many
-    positions a training length comes to, and encodings scale by positions. `test_positions` are
-    what encodings are told of the longest test: by `evaluation.longest`, whatever is measured.
+    `cfg` is the composed configuration, which belongs to this from now on. The task is made first,
+    because only it knows how many positions a training length comes to, and encodings scale by
+    positions. `test_positions` are what encodings are told of the longest test: by
+    `evaluation.longest`, whatever is measured.
     """
 
     def __init__(self, cfg: DictConfig, task: Task, test_positions: int | None = None) -> None:
-        self.composed = cfg = copy.deepcopy(cfg)
+        self.composed = cfg
         self.config: Config = checked(cfg)
         self.task = task
         self.train_length = self.config.training.lengths[1]
@@ -47,10 +48,19 @@ class Setup:
         self.test_positions = test_positions or task.longest(
             nearest(task, self.train_length, evaluation.longest), self.train_length
         )
-        cfg = copy.deepcopy(cfg)
-        cfg.train_positions, cfg.test_positions = self.train_positions, self.test_positions
-        self.nodes: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+        self.nodes: dict[str, Any] = self._resolved()
         self.extension: Extension = build(self.nodes["extension"], "extension")
+
+    def _resolved(self) -> dict[str, Any]:
+        """All settings. The positions are filled in for as long as that takes: they are no
+        settings, and to copy everything for them would take longer than all else.
+        """
+        positions = {name: getattr(self, name) for name in FILLED_IN}
+        self.composed.update(positions)
+        try:
+            return OmegaConf.to_container(self.composed, resolve=True)  # type: ignore[return-value]
+        finally:
+            self.composed.update(dict.fromkeys(positions, 0))
 
     @classmethod
     def of(cls, cfg: DictConfig) -> Setup:

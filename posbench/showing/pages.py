@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import functools
 import hashlib
 import html
 import re
@@ -39,6 +40,12 @@ def policy(script: str = "") -> str:
 
 def rendered(package: str, name: str, **values: Any) -> str:
     """The text of the template `name` of a package, without a line break at its end."""
+    return _templates(package).get_template(name).render(values)
+
+
+@functools.cache
+def _templates(package: str) -> jinja2.Environment:
+    """Those of a package, each of which is compiled once: it takes as long as to rank a board."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(package, "."),
         autoescape=True,
@@ -48,7 +55,7 @@ def rendered(package: str, name: str, **values: Any) -> str:
     )
     environment.globals |= {"policy": policy, "shade": shade}
     environment.filters["whole"] = _whole
-    return environment.get_template(name).render(values)
+    return environment
 
 
 def _whole(text: str) -> markupsafe.Markup:
