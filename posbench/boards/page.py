@@ -136,6 +136,7 @@ BOARDS = {
     "Extensions": "extensions",
     "One factor for all lengths": "served",
     "Windows of extensions": "windows",
+    "Chosen settings": "tuned",
     "Hybrids": "hybrids",
     "Tasks": "tasks",
     "Real models": "pretrained",
