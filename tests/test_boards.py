@@ -378,6 +378,59 @@ def test_what_a_part_changes_of_the_protocol_is_part_of_the_name_and_pairs_are_c
     assert board.hash != definition.read(PREDICTED.replace("by: 0.21", "by: 0.1"), "predicted").hash
 
 
+@pytest.mark.parametrize(
+    "name", [each for each in definition.names() if definition.load(each).contrasts]
+)
+def test_a_prediction_names_rows_that_the_board_runs(name: str) -> None:
+    board = definition.load(name)
+    named = {
+        (row.encoding, naming.recorded(row.extension)): each
+        for each, row in methods().items()
+        if not row.model
+    }
+    run = {
+        named.get((encoding, extension), f"{encoding}+{extension}")
+        for rows in board.parts.values()
+        for encoding, extension, _ in naming.pairs(rows)
+    }
+    told = {row for each in board.contrasts.values() for pair in each.pairs for row in pair}
+    assert {row.partition(" (")[0] for row in told} <= run.union(
+        *(rows.methods for rows in board.parts.values())
+    )
+
+
+def test_a_prediction_may_be_about_what_tuning_adds() -> None:
+    text = """
+protocol: learned
+tasks: [copy]
+parts:
+  all:
+    encodings: [rope]
+    extensions: [yarn, yarn_tuned]
+    seeds: [20]
+contrasts:
+  Tuning helps:
+    pairs: [[rope_yarn_tuned, rope_yarn]]
+"""
+    at = {"yarn": ("zero-shot", 0.4), "yarn_tuned": ("tuned", 0.7)}
+    found = [
+        changed(
+            record(
+                f"rope_{name}", {1: 1.0, 8: score}, 20, "learned", extension=name, encoding="rope"
+            ),
+            {"method_class": kind},
+        )
+        for name, (kind, score) in at.items()
+    ]
+    board = definition.read(text, "tuning")
+    ranked = standings_of(board, Measured.of(found, board))
+    assert len(ranked) == 2  # a class has a table of its own
+    [chapter] = contrast_parts(board, ranked)
+    [table] = chapter.tables
+    assert table.rows[0].cells[2].startswith(".15")  # half of .3
+    assert table.rows[0].cells[-1] == "yes"
+
+
 def test_every_rate_is_tried_for_the_same_rows() -> None:
     board = definition.load("rates_learned")
     tried: dict[str, list[tuple[str, ...]]] = {}

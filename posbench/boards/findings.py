@@ -408,8 +408,8 @@ def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
     """A section for each prediction of the board that has runs."""
     if not board.contrasts or not found:
         return
-    runs = pd.concat([each.part.runs for each in found])
-    runs = runs[runs["class"] == found[0].kind].drop_duplicates(["row", "task", "seed"])
+    # Of all classes: a prediction may be about what tuning or further training adds.
+    runs = pd.concat([each.part.runs for each in found]).drop_duplicates(["row", "task", "seed"])
     if not runs["learned"].any():
         return
     fitted = Fitted.of(runs, draws=board.judged.draws, seed=board.judged.seed)
