@@ -28,6 +28,7 @@ from posbench.base.wording import closest, counted
 from posbench.boards.claims.claim import Side, read_claims
 from posbench.boards.claims.page import of_experiments
 from posbench.boards.claims.verdicts import Finding, Outcome, findings
+from posbench.boards.findings import Predicted, predictions
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import standings_of, standings_without_board
 from posbench.boards.section_facts import SectionFacts
@@ -74,6 +75,14 @@ class Facts:
     def frame(self, board: str) -> pd.DataFrame:
         """The long table of the records of a board."""
         return self.measured(board).lengths
+
+    def predicted(self, board: str, said: str) -> dict[str, Predicted]:
+        """What came of a prediction of a board, by the first row of each pair."""
+        asked = definition.board_of(self.root / "results" / board)
+        found = predictions(asked, [each.standing for each in self._sections(board).values()])
+        if said not in found:
+            raise PosbenchError(f"board {board} predicts no {said!r}: it has {', '.join(found)}")
+        return {each.first: each for each in found[said]}
 
     def num_records(self, *boards: str) -> str:
         """How many runs these boards have."""
@@ -277,7 +286,7 @@ def filled(root: Path, name: str, facts: Facts) -> str:
         autoescape=False,  # Markdown, whose names are our own
         extensions=["jinja2.ext.do"],
     )
-    environment.globals |= {"facts": facts, "code": code, "holds": holds}
+    environment.globals |= {"facts": facts, "code": code, "number": number, "holds": holds}
     text = environment.get_template(name).render()
     return f"<!-- Filled in from {TEMPLATES}/{name} by `{COMMAND}`; do not edit. -->\n{text}"
 

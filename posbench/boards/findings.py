@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -404,18 +405,60 @@ ROUNDING = 1e-9
 HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
 
 
-def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
-    """A section for each prediction of the board that has runs."""
+@dataclass(frozen=True)
+class Predicted:
+    """What came of a prediction about a pair of rows."""
+
+    first: str
+    second: str
+    common: int = 0  # tasks that both have learned
+    above: int = 0  # on how many of these it is as predicted
+    difference: float = float("nan")
+    low: float = float("nan")
+    high: float = float("nan")
+    holds: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The difference with its interval; a dash where no task is common."""
+        if not self.common:
+            return NOTHING
+        ends = "" if pd.isna(self.low) else f" ({span(self.low, self.high)})"
+        return f"{number(self.difference)}{ends}"
+
+    @property
+    def verdict(self) -> str:
+        return NOTHING if not self.common else "yes" if self.holds else "no"
+
+    @property
+    def line(self) -> Line:
+        share = f"{self.above} of {self.common}" if self.common else NOTHING
+        cells = [str(self.common), share, self.shown, self.verdict]
+        return Line(f"{self.first}, {self.second}", cells)
+
+
+def predictions(board: Board, found: Sequence[Ranked]) -> dict[str, list[Predicted]]:
+    """What came of each prediction of the board, by its sentence; none without a training that
+    learned.
+    """
     if not board.contrasts or not found:
-        return
+        return {}
     # Of all classes: a prediction may be about what tuning or further training adds.
     runs = pd.concat([each.part.runs for each in found]).drop_duplicates(["row", "task", "seed"])
     if not runs["learned"].any():
-        return
+        return {}
     fitted = Fitted.of(runs, draws=board.judged.draws, seed=board.judged.seed)
-    for said, contrast in board.contrasts.items():
-        lines = [_contrast(fitted, contrast, *pair) for pair in contrast.pairs]
-        verdicts = [line.cells[-1] for line in lines]
+    return {
+        said: [_predicted(fitted, contrast, *pair) for pair in contrast.pairs]
+        for said, contrast in board.contrasts.items()
+    }
+
+
+def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
+    """A section for each prediction of the board that has runs."""
+    for said, pairs in predictions(board, found).items():
+        contrast = board.contrasts[said]
+        verdicts = [pair.verdict for pair in pairs]
         counts = ", ".join(
             f"{verdicts.count(each)} {name}"
             for each, name in (("yes", "as predicted"), ("no", "not"), (NOTHING, "not known"))
@@ -428,22 +471,20 @@ def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
             else " in the mean over these tasks"
         )
         notes = [f"It holds for a pair if the first reaches further {rule}. {counts}.", PREDICTED]
-        yield Chapter(said, [*notes, Table.of(HEADINGS, lines)])
+        yield Chapter(said, [*notes, Table.of(HEADINGS, [pair.line for pair in pairs])])
 
 
-def _contrast(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Line:
-    name = f"{first}, {second}"
+def _predicted(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Predicted:
     if not {first, second} <= {*fitted.rows}:
-        return Line(name, ["0", *[NOTHING] * 3])
+        return Predicted(first, second)
     cells = fitted.cell_means()
     each = (cells.loc[first] - cells.loc[second]).dropna()
     if each.empty:
-        return Line(name, ["0", *[NOTHING] * 3])
+        return Predicted(first, second)
     above = int((each - contrast.by > ROUNDING).sum())
     line = fitted.differences(second, [first]).loc[first]
-    mean = float(line["difference"])
+    mean, low, high = (float(line[name]) for name in ("difference", "low", "high"))
     holds = mean - contrast.by > ROUNDING
     if contrast.share is not None:
         holds = above >= contrast.share * len(each) - ROUNDING
-    shown = number(mean) + ("" if pd.isna(line["low"]) else f" ({span(line['low'], line['high'])})")
-    return Line(name, [str(len(each)), f"{above} of {len(each)}", shown, "yes" if holds else "no"])
+    return Predicted(first, second, len(each), above, mean, low, high, holds)
