@@ -98,6 +98,21 @@ def everything() -> list[Record]:
     return found
 
 
+def test_a_training_that_several_extensions_share_counts_once(
+    tmp_path: Path, everything: list[Record]
+) -> None:
+    text = BOARD.replace(
+        "  encodings: {encodings: [rope, nope, alibi, t5], seeds: [10, 11, 12, 13]}\n", ""
+    )
+    alone = definition.read(text.replace("[rope]", "[rope, t5]"), "alone")
+    found = [each for each in everything if each.method.encoding == "rope"]
+    found += runs({"t5": 0.5})
+    pages = generate(tmp_path, found, (), alone).pages
+    # Four extensions of rope and one of t5 on four tasks with four seeds.
+    assert "32 of 32 trainings learned their task at 1x" in pages["findings.md"]
+    assert "5 rows, 4 tasks and 32 trainings." in pages["leaderboard.html"]
+
+
 def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     everything: list[Record],
 ) -> None:

@@ -258,7 +258,8 @@ def _learned(standing: Ranked, code: Code) -> str:
     whole = int((summary["tasks"] == tasks).sum())
     every = summary.index[summary["learned"].round(9) == 1]
     every = [str(row) for row in every if summary.loc[row, "num_tasks"] == tasks]
-    runs = standing.part.runs
+    # Extensions of one host share its trainings.
+    runs = standing.part.runs.drop_duplicates(["task", "seed", "training"])
     every_task = "the task" if tasks == 1 else f"each of the {tasks} tasks"
     shown = f": {', '.join(map(code, every))}" if every and len(every) <= FEW else ""
     return (

@@ -304,6 +304,7 @@ def measured_on(measured: Measured, first: Ranked) -> list[str]:
         named = f" {models[0]}," if len(models) == 1 else ","
         model = f"Others trained the model{named} which has"
     unit, solve = ("sample", "are answered") if trained else ("training", "solve their task")
+    made = runs if trained else runs.drop_duplicates(["task", "seed", "training"])  # some share it
     rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
     farthest = float(of_runs["multiple"].max())
     more = f", of which areas count those up to {first.longest:g} times" * (
@@ -312,7 +313,7 @@ def measured_on(measured: Measured, first: Ranked) -> list[str]:
     return [
         f"{model} about {size:,} parameters. Its longest training sequence has {positions}, and "
         f"its longest test {farthest:g} times as many{more}. “{first.part.title}” has {rows}, "
-        f"{tasks} and {counted(len(runs), unit)}.",
+        f"{tasks} and {counted(len(made), unit)}.",
         f"“Learned” is the share of a row's {unit}s that {solve} at the training length. “Reaches” "
         f"says how far those go: the area under their score from 1x to {first.longest:g}x, where 1 "
         "is no error and 0 is guessing.",
