@@ -258,15 +258,17 @@ def _learned(standing: Ranked, code: Code) -> str:
     whole = int((summary["tasks"] == tasks).sum())
     every = summary.index[summary["learned"].round(9) == 1]
     every = [str(row) for row in every if summary.loc[row, "num_tasks"] == tasks]
-    # Extensions of one host share its trainings.
-    runs = standing.part.runs.drop_duplicates(["task", "seed", "training"])
+    runs, unit, solved, verb = standing.part.runs, "sample", "are answered", "answered"
+    if not is_pretrained(standing.kind):  # extensions of one host share its trainings
+        runs = runs.drop_duplicates(["task", "seed", "training"])
+        unit, solved, verb = "training", "learned their task", "learned"
     every_task = "the task" if tasks == 1 else f"each of the {tasks} tasks"
     shown = f": {', '.join(map(code, every))}" if every and len(every) <= FEW else ""
     return (
-        f"{int(runs['learned'].sum()):,} of {counted(len(runs), 'training')} learned their task at "
-        f"1x. {whole or 'None'} of {counted(len(summary), 'row')} "
-        f"{agreeing(whole or 1, 'has', 'have')} learned {every_task} at "
-        f"least once, {len(every) or 'none'} with every training{shown}."
+        f"{int(runs['learned'].sum()):,} of {counted(len(runs), unit)} {solved} at 1x. "
+        f"{whole or 'None'} of {counted(len(summary), 'row')} "
+        f"{agreeing(whole or 1, 'has', 'have')} {verb} {every_task} at "
+        f"least once, {len(every) or 'none'} with every {unit}{shown}."
     )
 
 
