@@ -76,6 +76,7 @@ class Facts:
         """The long table of the records of a board."""
         return self.measured(board).lengths
 
+    @functools.cache  # noqa: B019 (one object for all pages)
     def predicted(self, board: str, said: str) -> dict[str, Predicted]:
         """What came of a prediction of a board, by the first row of each pair."""
         asked = definition.board_of(self.root / "results" / board)

@@ -58,7 +58,6 @@ class Fitted:
     measures: list[str]
     cells: Array  # [row, task, measure]: mean over the trainings that learned; NaN without any
     numbers: Array  # [row, measure]
-    errors: Array  # [row, measure]
     drawn: Drawn
 
     @classmethod
@@ -76,10 +75,15 @@ class Fitted:
         drawn = Drawn.of(known, rows, tasks, list(measures), draws, seed)
         numbers = _solved(drawn.means[None], drawn.mask, np.ones((1, len(tasks))))[0]
         numbers[~_connected(drawn.mask)] = np.nan
-        each = [_solved(values, drawn.mask, weights) for values, weights in drawn.parts()]
-        errors = _spread(np.concatenate(each)) * _widening(drawn.mask.sum(1))[:, None]
         cells = np.where(drawn.mask[:, :, None], drawn.means, np.nan)
-        return cls(rows, tasks, list(measures), cells, numbers, errors, drawn)
+        return cls(rows, tasks, list(measures), cells, numbers, drawn)
+
+    @functools.cached_property
+    def errors(self) -> Array:
+        """The standard error of each number, [row, measure]. Differences do without it."""
+        drawn = self.drawn
+        each = [_solved(values, drawn.mask, weights) for values, weights in drawn.parts()]
+        return np.asarray(_spread(np.concatenate(each)) * _widening(drawn.mask.sum(1))[:, None])
 
     @functools.cached_property
     def num_learned(self) -> pd.Series:
@@ -119,16 +123,20 @@ class Fitted:
         NaN where fewer than three tasks are common. A sign-flip test over tasks would assume less,
         but cannot give less than 2 / 2^n: with ten tasks, nothing that survives 30 rows.
         """
-        place, here = self.measures.index(measure), self.rows.index(first)
-        both = self.drawn.mask & self.drawn.mask[here]
-        common, cells = both.sum(1), self.drawn.means[:, :, place]
+        place = self.measures.index(measure)
+        asked = [row for row in (self.rows if rows is None else rows) if row in set(self.rows)]
+        names = list(dict.fromkeys([first, *asked]))
+        here = [self.rows.index(row) for row in names]
+        mask = self.drawn.mask[here]
+        both = mask & mask[0]
+        common, cells = both.sum(1), self.drawn.means[here, :, place]
         with np.errstate(invalid="ignore", divide="ignore"):
-            difference = ((cells - cells[here]) * both).sum(1) / common
+            difference = ((cells - cells[0]) * both).sum(1) / common
             each = [
-                np.einsum("dt,rt,drt->dr", weights, both, values - values[:, [here]], optimize=True)
+                np.einsum("dt,rt,drt->dr", weights, both, values - values[:, [0]], optimize=True)
                 / (weights @ both.T)
                 for values, weights in (
-                    (values[..., 0], weights) for values, weights in self.drawn.parts([place])
+                    (values[..., 0], weights) for values, weights in self.drawn.parts([place], here)
                 )
             ]
             error = _spread(np.concatenate(each)) * _widening(common)
@@ -144,7 +152,7 @@ class Fitted:
             "p": np.where(common < FEWEST, np.nan, p),
         }
         kept = [row for row in (self.rows if rows is None else rows) if row != first]
-        table = pd.DataFrame(found, self.rows).reindex(kept)
+        table = pd.DataFrame(found, names).reindex(kept)
         return table.assign(p_holm=holm(list(table["p"])))
 
     def bounds(self, tasks: Sequence[str]) -> pd.DataFrame:
@@ -206,19 +214,27 @@ class Drawn:
         weights = (chosen[:, :, None] == np.arange(len(tasks))).sum(1).astype(float)
         return cls(means, mask, blocks, weights)
 
-    def parts(self, measures: Sequence[int] | None = None) -> Iterator[tuple[Array, Array]]:
-        """Cell means, of all measures or these, and weights of tasks, CHUNK draws at a time."""
+    def parts(
+        self, measures: Sequence[int] | None = None, rows: Sequence[int] | None = None
+    ) -> Iterator[tuple[Array, Array]]:
+        """Cell means, of all measures and rows or of these, and weights of tasks, CHUNK draws at a
+        time.
+        """
         chosen = slice(None) if measures is None else list(measures)
-        means = self.means[:, :, chosen]
-        blocks = [
-            (rows, task, each[:, :, chosen], times) for rows, task, each, times in self.blocks
-        ]
+        wanted = list(range(len(self.means)) if rows is None else rows)
+        places = {row: place for place, row in enumerate(wanted)}
+        means = self.means[wanted][:, :, chosen]
+        blocks = []
+        for of, task, each, times in self.blocks:
+            if kept := [place for place, row in enumerate(of) if row in places]:
+                there = [places[of[place]] for place in kept]
+                blocks.append((there, task, each[:, kept][:, :, chosen], times))
         for start in range(0, len(self.weights), CHUNK):
             weights = self.weights[start : start + CHUNK]
             values = np.repeat(means[None], len(weights), axis=0)
-            for rows, task, each, times in blocks:
+            for there, task, each, times in blocks:
                 drawn = times[start : start + CHUNK] @ each.reshape(len(each), -1)
-                values[:, rows, task] = drawn.reshape(len(drawn), *each.shape[1:])
+                values[:, there, task] = drawn.reshape(len(drawn), *each.shape[1:])
             yield values, weights
 
 
