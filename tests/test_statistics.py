@@ -150,6 +150,24 @@ def test_a_difference_is_over_the_tasks_that_both_have_learned() -> None:
     assert alone.loc["q", "p_holm"] == alone.loc["q", "p"], "it is said of one row"
 
 
+def test_rows_that_are_left_out_and_other_measures_change_no_difference() -> None:
+    """Several seeds, rows that share their trainings, and a first row that is not the first."""
+    rng = np.random.default_rng(1)
+    areas = {row: {task: rng.uniform(0.2, 0.8, 3) for task in "abcd"} for row in "pqrs"}
+    table = runs(areas).assign(learned=True)
+    table["training"] = table["task"] + table["seed"].astype(str)
+    table["8x"] = table["area"].to_numpy() ** 2
+    fitted = Fitted.of(table, ("area", "8x"), draws=300)
+    for measure in ("area", "8x"):
+        whole = fitted.differences("r", measure=measure).drop(columns="p_holm")
+        for rows in (["s"], ["q", "p"], ["r", "s", "q"]):
+            part = fitted.differences("r", rows, measure).drop(columns="p_holm")
+            kept = [row for row in rows if row != "r"]
+            pd.testing.assert_frame_equal(part, whole.loc[kept], rtol=1e-10)
+        alone = Fitted.of(table, (measure,), draws=300).differences("r", measure=measure)
+        pd.testing.assert_frame_equal(alone.drop(columns="p_holm"), whole, rtol=1e-10)
+
+
 def test_rows_that_share_their_trainings_keep_the_pairing() -> None:
     """One is above the other by .1 with every training: of that nothing varies."""
     rng = np.random.default_rng(0)

@@ -195,7 +195,7 @@ class LengthSearch:
             return surely == self.longest
         return surely is not None or never is not None
 
-    # -- what is said of it ------------------------------------------------------------------------
+    # -- in words ----------------------------------------------------------------------------------
 
     def cells(self, point: Point, trained: int) -> list[str]:
         multiple = f"{point.length / trained:.3g}x"
