@@ -873,6 +873,18 @@ def test_a_row_is_one_stop_of_the_tab_key(page: Page) -> None:
         assert page.run(f"{at}.closest('tr')).textContent") == what
 
 
+@pytest.mark.slow
+def test_the_keyboard_reaches_all_that_scrolls(browser: Page, folder: Path) -> None:
+    """By itself, or by the buttons in it; not both."""
+    browser.open(folder / "leaderboard.html", 390, 900)
+    found = browser.run(
+        "all('.scroll').map(box => [box.tabIndex === 0, !!box.querySelector('button, a, input')])"
+    )
+    assert [True, False] in found
+    assert [False, True] in found
+    assert all(itself != inside for itself, inside in found)
+
+
 AXE = TOP / "node_modules/axe-core/axe.min.js"
 """Of `npm install --no-save axe-core`."""
 

@@ -499,6 +499,8 @@ if (one("#own") && !location.hash.startsWith("#?")) {  // the row that the page 
 follow();
 asleep = false;
 addEventListener("hashchange", follow);
+// The buttons of ranked rows already lead the keyboard into their tables.
+all(".ranked .scroll").forEach(box => box.removeAttribute("tabindex"));
 // The headings of a table stay in view unless it is wider than the page: then it scrolls by itself, and they with it.
 const fitted = new ResizeObserver(() => all(".ranked .scroll").forEach(box => box.classList.toggle("whole", one("table", box).offsetWidth <= box.clientWidth)));
 [document.body, ...all(".ranked table")].forEach(each => fitted.observe(each));
