@@ -21,7 +21,7 @@ from posbench.boards.tables import board_part, ranked, with_tasks
 from posbench.config import board as definition
 from posbench.config import board_rows as naming
 from posbench.config.board import Board, Rows
-from posbench.config.compose import compose
+from posbench.config.compose import compose, composing
 from posbench.config.folders import own_names
 from posbench.config.identity import identify
 from posbench.config.methods import methods
@@ -30,6 +30,7 @@ from posbench.running.subject import setup
 from posbench.showing.pages import Chapter
 from posbench.showing.table import Table
 from posbench.statistics import measures
+from posbench.sweeping.requests import request
 
 MULTIPLES = (1, 2, 4, 8)
 SMALL = """
@@ -293,6 +294,45 @@ def test_a_board_chooses_the_learning_rate_of_an_encoding_or_a_method() -> None:
     other = definition.read(RATES.replace("t5: 3e-3", "t5: 6e-3"), "rates")
     assert other.hash != definition.read(RATES, "rates").hash
     assert definition.load("main").hash in definition.load("main").hashes
+
+
+ONCE = """
+protocol: learned
+tasks: [copy, language]
+parts:
+  all: {methods: [rope, nope], seeds: [20, 21], once: [language]}
+"""
+
+
+def test_a_task_that_takes_long_is_run_with_the_first_seed_alone(tmp_path: Path) -> None:
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board/once.yaml").write_text(ONCE)
+    with composing():
+        loader = GlobalHydra.instance().config_loader()
+        asked = request(["board=once"], loader, [tmp_path]).runs
+    found = [
+        [word.split("=")[1] for word in run if word[:5] in ("task=", "seed=")] for run in asked
+    ]
+    assert found == [["copy", "20"]] * 2 + [["language", "20"]] * 2 + [["copy", "21"]] * 2
+
+
+def test_a_run_with_another_seed_is_not_ranked_where_one_is_enough() -> None:
+    board = definition.read(ONCE, "once")
+    found = [
+        record("rope", {1: 1.0, 8: 0.5}, seed, "learned", task=task, extension="direct")
+        for task in ("copy", "language")
+        for seed in (20, 21)
+    ]
+    (part,) = measured_parts(board, Measured.of(found))
+    assert sorted(zip(part.runs["task"], part.runs["seed"], strict=True)) == [
+        ("copy", 20),
+        ("copy", 21),
+        ("language", 20),
+    ]
+    everywhere = definition.read(ONCE.replace(", once: [language]", ""), "once")
+    assert everywhere.hash != board.hash
+    with pytest.raises(PosbenchError, match="part all names sort"):
+        definition.read(ONCE.replace("once: [language]", "once: [sort]"), "once")
 
 
 def test_a_row_whose_rate_the_board_chose_is_ranked_beside_the_others() -> None:

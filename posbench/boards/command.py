@@ -172,8 +172,8 @@ def _unasked(board: Board, others: Sequence[Record]) -> list[Record]:
         (*pair, seed, task)
         for rows in board.parts.values()
         for pair in pairs(rows)
-        for seed in rows.seeds
         for task in rows.tasks or board.all_tasks
+        for seed in rows.seeds_of(task)
     }
     found = under_one_protocol(others, board)
     return [each for each in found if (*each.method.row, each.seed, each.task.label) not in asked]

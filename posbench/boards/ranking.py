@@ -92,12 +92,11 @@ def parts(board: Board, measured: Measured) -> list[BoardPart]:
         # An empty list would choose columns.
         mine = once[np.array([method in asked for method in methods], dtype=bool)]
         protocol = _under(once, rows.protocol or board.protocol, board.protocol)
-        tasks = rows.tasks or board.all_tasks
-        mine = mine[
-            (mine["protocol"] == protocol)
-            & mine["seed"].isin(rows.seeds)
-            & mine["task"].isin(tasks)
-        ]
+        tests = {
+            (task, seed) for task in rows.tasks or board.all_tasks for seed in rows.seeds_of(task)
+        }
+        asks = [test in tests for test in mine[["task", "seed"]].itertuples(index=False, name=None)]
+        mine = mine[(mine["protocol"] == protocol) & np.array(asks, dtype=bool)]
         if mine.empty:
             continue
         runs = measured.runs[places.isin(pd.MultiIndex.from_frame(mine[SHOWN]))]

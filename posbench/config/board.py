@@ -77,7 +77,8 @@ class Rows(DefinitionPart):
     They are `methods` by name, or each of `encodings` with each of `extensions`, all with the same
     `settings`, which are written as on the command line. A setting that lists several values, as in
     `encoding.base=10,100`, makes a row of each of them, as a sweep does. `rates` are learning rates
-    by the name of a method or else of its encoding; the others have that of the protocol.
+    by the name of a method or else of its encoding; the others have that of the protocol. Tasks of
+    `once` take long, and are run with the first seed alone.
     """
 
     about: str = ""  # a sentence above their table
@@ -90,6 +91,7 @@ class Rows(DefinitionPart):
     protocol: str = ""  # "" for the board's
     experiments: tuple[str, ...] = ()  # each with a protocol and a task of its own, instead of both
     seeds: tuple[int, ...] = Field(min_length=1)
+    once: tuple[str, ...] = ()
 
     @field_validator("rates", mode="before")
     @classmethod
@@ -107,6 +109,10 @@ class Rows(DefinitionPart):
             if name not in known:
                 raise ValueError(f"has a rate of {name}, which is none of its rows: leave it out")
         return self
+
+    def seeds_of(self, task: str) -> tuple[int, ...]:
+        """The seeds with which a task is run."""
+        return self.seeds[:1] if task in self.once else self.seeds
 
     @property
     def words(self) -> list[tuple[str, ...]]:
@@ -219,7 +225,7 @@ class Board(DefinitionPart):
         if repeated:
             raise ValueError(f"has the task {repeated[0]} twice")
         for name, rows in self.parts.items():
-            for task in rows.tasks:
+            for task in (*rows.tasks, *rows.once):
                 if task not in self.all_tasks:
                     raise ValueError(
                         f"part {name} names {task}, which is none of the board's tasks: add it to "
@@ -250,9 +256,9 @@ class Board(DefinitionPart):
             "about": True,
             "changes": True,
             "groups": {name: {"asks"} for name in self.groups},
-            # Without rates as if there were no such key: older records carry that hash.
+            # What is empty is left out as if there were no such key: older records carry that hash.
             "parts": {
-                title: {"about"} | ({"rates"} if not rows.rates else set())
+                title: {"about"} | {each for each in ("rates", "once") if not getattr(rows, each)}
                 for title, rows in self.parts.items()
             },
         }

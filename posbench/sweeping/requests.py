@@ -111,6 +111,8 @@ def _of_board(board: Board, listed: Listed) -> Request:
         places = list(_places(board, rows, protocols[0]))
         for place, row, seed in itertools.product(places, rows.words, rows.seeds):
             on = dict(word.partition("=")[::2] for word in place)
+            if seed not in rows.seeds_of(on.get("task", "")):
+                continue
             known.append({**on, "part": part, "seed": str(seed)} | _of_row(row))
             if not _asked(known[-1], listed):
                 continue
