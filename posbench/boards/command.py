@@ -150,7 +150,8 @@ def refuse_others(folder: Path, board: Board, found: Sequence[Record]) -> None:
     """
     if folder.name != board.name:
         return
-    others = [record for record in found if record.definition not in board.hashes]
+    asked = board.hashes
+    others = [record for record in found if record.definition not in asked]
     fixed = {each for name in names() for each in load(name).hashes} if others else set()
     strange = [record for record in others if record.definition not in fixed]
     if strange := strange or _unasked(board, others):

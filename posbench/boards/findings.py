@@ -315,7 +315,7 @@ def _size(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
         tasks = set(standing.part.runs["task"])
         here = found[0].part.runs
         sides = [
-            standings.standing(runs[runs["task"].isin(tasks)], 2)[0]["reaches"]
+            standings.ordered(runs[runs["task"].isin(tasks)])[0]["reaches"]
             for runs in (here, standing.part.runs)
         ]
         both = pd.concat(sides, axis=1, keys=["one", "other"]).dropna()

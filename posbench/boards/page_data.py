@@ -72,7 +72,8 @@ def thousandths(values: Iterable[float]) -> list[int | None]:
             continue
         near = round(1000 * value)
         if near % 10 == 5:
-            near += int(np.sign(round(1000 * value - near, 6)))
+            rest = round(1000 * value - near, 6)
+            near += int(rest > 0) - int(rest < 0)
         found.append(near)
     return found
 
@@ -319,26 +320,20 @@ def _curves(
     """Curves by task and row, at the lengths of the task: the numbers of leaderboard.csv, but that
     areas end where those of its section do.
     """
-    areas = runs[runs["trained"]].groupby(SHOWN[:-1])["area"].mean()
-    known = lines[lines["multiple"] >= 1].set_index(SHOWN[:-1])
-    by_length = {key: part.set_index("test_length") for key, part in known.groupby(level=[0, 1, 2])}
-    found: list[Json] = [{} for _ in tasks]
-    for number, (key, task) in enumerate(tasks.items()):
-        for row, place in rows.items():
-            if (*key, row) in by_length:
-                points = by_length[*key, row].reindex(task["n"])
-                area = thousandths([areas.get((*key, row), np.nan)])
-                found[number][str(place)] = [
-                    *area,
-                    *_points(points["score"], points["half_width_95"]),
-                ]
+    areas = runs["area"].where(runs["trained"]).groupby([runs[name] for name in SHOWN[:-1]]).mean()
+    by_task = dict(list(lines[lines["multiple"] >= 1].groupby(TASK)))
+    found: list[Json] = []
+    for key in tasks:
+        points = by_task[key].pivot(index="row", columns="test_length")
+        columns = areas[key].reindex(points.index), points["score"], points["half_width_95"]
+        curves: Json = {}
+        for row, area, *lists in zip(
+            points.index, *(each.to_numpy().tolist() for each in columns), strict=True
+        ):
+            known = [each for each in lists if not np.isnan(each).all()]
+            curves[str(rows[row])] = [*thousandths([area]), *map(thousandths, known)]
+        found.append(curves)
     return found
-
-
-def _points(means: Iterable[float], halves: Iterable[float]) -> list[list[int | None]]:
-    """The means of a curve and half of their intervals; no halves where there is none."""
-    found = thousandths(means), thousandths(halves)
-    return [each for each in found if any(point is not None for point in each)]
 
 
 def _depths(
@@ -398,7 +393,7 @@ def _letters(right: Sequence[float], tokens: Sequence[int]) -> str:
 
 def _section(standing: Ranked, rows: dict[str, int]) -> Json:
     part, names = standing.part, list(map(str, standing.summary.index))
-    at = [standing.at(each)["number"] for each in standing.lengths]
+    at = [standing.number_at(each) for each in standing.lengths]
     return {
         "title": part.title,
         "class": standing.kind,

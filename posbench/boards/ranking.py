@@ -191,6 +191,11 @@ class Ranked:
         names = () if self.fitted is None else self.fitted.measures
         return [float(name[:-1]) for name in names if name != "area"]
 
+    def number_at(self, multiple: float) -> pd.Series:
+        """By row, the number at one length."""
+        assert self.fitted is not None
+        return self.fitted.number(f"{multiple:g}x").reindex(self.summary.index)
+
     def at(self, multiple: float) -> pd.DataFrame:
         """By row, the number at one length with its interval; see `Fitted.table`."""
         assert self.fitted is not None
@@ -206,8 +211,7 @@ class Ranked:
             values = list(dict.fromkeys(runs[column]))
             for value in values if len(values) > 1 else ():
                 rest = None if beside is None else beside[beside[column] != value]
-                # No interval is asked for, so two draws are enough.
-                summary, _ = standings.standing(runs[runs[column] != value], 2, beside=rest)
+                summary, _ = standings.ordered(runs[runs[column] != value], beside=rest)
                 if summary["placed"].any():
                     found[named.format(value)] = str(summary.index[0])
         return found

@@ -150,7 +150,7 @@ def ranking(
     """
     sketched = page_data.sketches() if sketched is None else sketched
     lengths = [each for each in AT if standing.part.is_of_a_host and each in standing.lengths]
-    at = {f"{each:g}x": standing.at(each)["number"] for each in lengths}
+    at = {f"{each:g}x": standing.number_at(each) for each in lengths}
     known = [sketched.get(str(row), {}) for row in standing.summary.index]
     # A frame of what is known of each row, and how a column writes it.
     summary = standing.summary.assign(

@@ -74,6 +74,46 @@ def summarise(
     return pd.concat({name: found[name] for name in order}, names=["class", "row"])
 
 
+def ordered(
+    runs: pd.DataFrame,
+    lengths: Sequence[str] = (),
+    beside: pd.DataFrame | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> tuple[pd.DataFrame, Fitted | None]:
+    """Rows of one class with what they have learned and how far they reach of it, in their order,
+    and the model behind it; None if nothing was learned. Nothing is drawn for that.
+
+    Args:
+        runs: checked, with a column `learned`
+        lengths: columns with scores at some lengths, to which the model is fitted as well
+        beside: runs of further rows that help to say how hard tasks are, and have no line here
+        draws: see `summarise`
+        seed: see `summarise`
+
+    Returns:
+        The lines of `summarise` with columns `learned`, `tasks`, `reaches` and `placed`
+    """
+    learned = runs["learned"].astype(float)
+    if "in_distribution" in runs:  # what was not tested at 1x has neither learned nor failed to
+        learned = learned.where(runs["in_distribution"].notna())
+    cells = learned.groupby([runs["row"], runs["task"]]).mean().unstack("task")
+    table = pd.DataFrame({"learned": cells.mean(axis=1), "tasks": (cells > 0).sum(axis=1)})
+    more = runs if beside is None else pd.concat([runs, beside])
+    more = more.drop_duplicates(["row", "task", "seed"])
+    known = more["learned"].astype(bool) & more[["area", *lengths]].notna().all(axis=1)
+    if not (known & more["row"].isin(table.index)).any():
+        return table.assign(reaches=np.nan, placed=False), None
+    fitted = Fitted.of(more, ["area", *lengths], draws, seed)
+    table["reaches"] = fitted.number()
+    enough = ENOUGH * cells.shape[1] - 1e-9
+    table["placed"] = (table["tasks"] >= enough) & table["reaches"].notna()
+    order = table.assign(reaches=table["reaches"].round(9)).sort_values(
+        ["placed", "reaches"], ascending=False, kind="stable", na_position="last"
+    )
+    return table.loc[order.index], fitted
+
+
 def standing(
     runs: pd.DataFrame,
     draws: int = DRAWS,
@@ -81,21 +121,8 @@ def standing(
     lengths: Sequence[str] = (),
     beside: pd.DataFrame | None = None,
 ) -> tuple[pd.DataFrame, Fitted | None]:
-    """The part of `summarise` within a class, and the model behind it; None if nothing was learned.
-
-    Args:
-        runs: checked, with a column `learned`
-        draws: see `summarise`
-        seed: see `summarise`
-        lengths: columns with scores at some lengths, to which the model is fitted as well
-        beside: runs of further rows that help to say how hard tasks are, and have no line here
-    """
-    learned = runs["learned"].astype(float)
-    if "in_distribution" in runs:  # what was not tested at 1x has neither learned nor failed to
-        learned = learned.where(runs["in_distribution"].notna())
-    by_task = learned.groupby([runs["row"], runs["task"]])
-    cells = by_task.mean().unstack("task")
-    table = pd.DataFrame({"learned": cells.mean(axis=1), "tasks": (cells > 0).sum(axis=1)})
+    """The part of `summarise` within a class, and the model behind it; see `ordered`."""
+    table, fitted = ordered(runs, lengths, beside, draws, seed)
     table["num_tasks"] = runs.groupby("row")["task"].nunique()
     table["num_seeds"] = runs.groupby(["row", "task"]).size().groupby("row").min()
     if "steps_to_gate" in runs:
@@ -105,34 +132,18 @@ def standing(
         if "multiplications" in runs:
             used = runs["multiplications"].where(there)
             table["multiplications"] = used.groupby(runs["row"]).median()
-    tasks = sorted(set(runs["task"]))
-    more = (
-        runs
-        if beside is None
-        else pd.concat([runs, beside]).drop_duplicates(["row", "task", "seed"])
-    )
-    known = more["learned"].astype(bool) & more[["area", *lengths]].notna().all(axis=1)
-    if not (known & more["row"].isin(set(runs["row"]))).any():
-        nothing = ["reaches", "low", "high", "least", "most", "difference", "common", "p_holm"]
-        return table.assign(**dict.fromkeys(nothing, np.nan), placed=False), None
-    fitted = Fitted.of(more, ["area", *lengths], draws, seed)
-    table = table.join(fitted.table().rename(columns={"number": "reaches"}))
-    every = sorted({*tasks, *fitted.tasks})
-    table = table.join(fitted.bounds(every))
-    table[["least", "most"]] = table[["least", "most"]].fillna({"least": 0.0, "most": 1.0})
-    table["placed"] = (table["tasks"] >= ENOUGH * len(tasks) - 1e-9) & table["reaches"].notna()
-    table["rounded"] = table["reaches"].round(9)
-    table = table.sort_values(
-        ["placed", "rounded"], ascending=False, kind="stable", na_position="last"
-    ).drop(columns="rounded")
-    if table["placed"].any():
-        rows = [row for row in table.index if row in fitted.rows]
-        less = fitted.differences(str(table.index[0]), rows)
-        bounds = {"low": "difference_low", "high": "difference_high"}
-        table = table.join(less.rename(columns=bounds))
-    else:
-        table = table.assign(**dict.fromkeys(["difference", "common", "p_holm"], np.nan))
-    return table, fitted
+    if fitted is None:
+        nothing = ["low", "high", "least", "most", "difference", "common", "p_holm"]
+        return table.assign(**dict.fromkeys(nothing, np.nan)), None
+    table = table.join(fitted.table()[["low", "high"]])
+    table = table.join(fitted.bounds(sorted({*runs["task"], *fitted.tasks})))
+    table = table.fillna({"least": 0.0, "most": 1.0})
+    if not table["placed"].any():
+        return table.assign(**dict.fromkeys(["difference", "common", "p_holm"], np.nan)), fitted
+    rows = [row for row in table.index if row in fitted.rows]
+    bounds = {"low": "difference_low", "high": "difference_high"}
+    less = fitted.differences(str(table.index[0]), rows).rename(columns=bounds)
+    return table.join(less), fitted
 
 
 def compare(

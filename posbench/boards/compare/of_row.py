@@ -184,8 +184,7 @@ def worth(
     part = runs[runs["task"].isin(tasks) & runs["seed"].isin(seeds)]
     if runs["task"].nunique() < len(board.all_tasks) or part["task"].nunique() < len(tasks):
         return float("nan"), 0
-    # Of numbers without intervals two draws are enough.
-    sides = {"all": standings.standing(runs, 2)[0], "part": standings.standing(part, 2)[0]}
+    sides = {"all": standings.ordered(runs)[0], "part": standings.ordered(part)[0]}
     both = pd.DataFrame({name: side["reaches"] for name, side in sides.items()}).dropna()
     if len(both) < 3:
         return float("nan"), len(both)
