@@ -20,7 +20,7 @@ from posbench.showing.figures import (
     DASHES,
     MARKERS,
     STYLE,
-    PlottedCurve,
+    axis_of_lengths,
     in_colours_of_page,
     plain_ticks,
     score_by_length,
@@ -156,9 +156,7 @@ def _curve(axes: Axes, part: pd.DataFrame, column: str, layer: int, head: int, n
 
 
 def _dress(axes: Axes, ticks: list[float], panel: Panel) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
-    axes.minorticks_off()
+    axis_of_lengths(axes, ticks)
     axes.set_title(panel.label, fontsize=10)
     if panel.limits:
         axes.set_ylim(panel.limits[0] - 0.03, panel.limits[1] + 0.03)
@@ -226,19 +224,7 @@ def title(explained: Sequence[Explained]) -> str:
 
 
 def html(explained: Sequence[Explained]) -> str:
-    curves = [
-        PlottedCurve(
-            each.label,
-            index,
-            [row.multiple for row in each.rows],
-            [row.score for row in each.rows],
-            [float("nan")] * len(each.rows),
-        )
-        for index, each in enumerate(explained)
-    ]
-    multiples = {row.multiple for each in explained for row in each.rows}
-    ticks = sorted(multiple for multiple in multiples if math.log2(multiple).is_integer())
-    picture: str = score_by_length(curves, ticks, "score", explained[0].measure)
+    picture = score_by_length({each.label: each.rows for each in explained}, explained[0].measure)
     page = Page(
         title(explained),
         [_part(each) for each in explained],

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -261,13 +261,12 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  #
 
 def csv(frame: pd.DataFrame) -> str:
     """A frame as CSV, with six digits, in which no text is a formula for a spreadsheet."""
-    texts = frame.select_dtypes(["object", "string"]).columns
-    frame = frame.assign(**{name: [_no_formula(each) for each in frame[name]] for name in texts})
+    for name in frame.select_dtypes(["object", "string"]):
+        # A column has few values, each of them in many lines.
+        texts = {each for each in frame[name].unique() if isinstance(each, str)}
+        if formulas := {each: f"'{each}" for each in texts if each.startswith(FORMULAS)}:
+            frame = frame.assign(**{name: frame[name].replace(formulas)})
     return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-
-
-def _no_formula(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
 # -- tables for papers -----------------------------------------------------------------------------

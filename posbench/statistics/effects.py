@@ -270,7 +270,8 @@ def _solved(values: Array, mask: npt.NDArray[np.bool_], weights: Array) -> Array
     learned = mask.astype(float)
     of_task = learned.sum(0)  # rows by task
     share = learned / of_task
-    centred = values - np.einsum("rt,drtm->dtm", share, values)[:, None]
+    of_all = np.einsum("rt,drtm->dtm", share, values)  # the mean of each task
+    centred = values - of_all[:, None]
     right = np.einsum("dt,rt,drtm->drm", weights, learned, centred, optimize=True)
     pairs = (learned[:, None] * share[None]).reshape(-1, len(of_task))
     matrix = -(weights @ pairs.T).reshape(-1, len(learned), len(learned))
@@ -279,7 +280,7 @@ def _solved(values: Array, mask: npt.NDArray[np.bool_], weights: Array) -> Array
     diagonal = np.where(own > 0, own, 1.0) + 1e-9
     matrix += 1 / len(learned) + diagonal[:, :, None] * np.eye(len(learned))
     effects = np.linalg.solve(matrix, right)
-    rest = np.einsum("rt,drtm->dtm", share, values) - np.einsum("rt,drm->dtm", share, effects)
+    rest = of_all - np.einsum("rt,drm->dtm", share, effects)
     level = np.einsum("dt,dtm->dm", weights, rest) / weights.sum(1)[:, None]
     found = effects + level[:, None]
     found[own == 0] = np.nan
