@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from runs import random_runs, runs
+from runs import runs
 from scipy import stats
 from simulated import Coverage, Population
 
@@ -272,20 +272,6 @@ def test_means_over_seeds_vary_as_all_resamples_of_a_seed_less_widened() -> None
     assert drawn.difference("p", "q") == pytest.approx((0.1, 0.1)), "they share what is drawn"
     with pytest.raises(PosbenchError, match="no row 'z'"):
         drawn.difference("p", "z")
-
-
-def test_the_probability_of_improvement_is_that_of_mann_and_whitney() -> None:
-    table = random_runs()
-    each = []
-    for _, part in table.groupby("task"):
-        one, other = (part.loc[part["row"] == row, "area"] for row in ("r1", "r0"))
-        each.append(stats.mannwhitneyu(one, other).statistic / 25)
-    found = aggregates.p_improvement(table, "r1", "r0")
-    assert found == pytest.approx(np.mean(each))
-    assert aggregates.p_improvement(table, "r0", "r1") == pytest.approx(1 - found)
-    tied = runs({"p": {"a": [0.5, 0.5]}, "q": {"a": [0.5, 0.1]}, "r": {"b": [0.5]}})
-    assert aggregates.p_improvement(tied, "p", "q") == 0.75
-    assert np.isnan(aggregates.p_improvement(tied, "p", "r"))
 
 
 def test_an_estimate_has_an_interval_from_three_seeds_on() -> None:

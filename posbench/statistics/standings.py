@@ -168,12 +168,11 @@ def compare(
         One line a task, and last "learned by both", over all of them: columns `a`, `b` (areas of
         the trainings that learned), `difference` (a - b), `low`, `high` (95 %: of a task over
         seeds by Student's t, from three seeds of each on; in the last line over tasks and seeds),
-        `p_improvement`, the chance that a training of a is above one of b, and `p_value`,
-        two-sided, of the `test`: "sign flip" where all runs of both share their weights, seed by
-        seed, "permutation" elsewhere, and "t over tasks" in the last line. `p_least` is the least
-        p-value that the test can give of so many runs: 1 for one seed of one task, which can tell
-        nothing. `posbench.results.compare` warns where no test can reach .05. `p_holm` is adjusted
-        over the tasks.
+        and `p_value`, two-sided, of the `test`: "sign flip" where all runs of both share their
+        weights, seed by seed, "permutation" elsewhere, and "t over tasks" in the last line.
+        `p_least` is the least p-value that the test can give of so many runs: 1 for one seed of one
+        task, which can tell nothing. `posbench.results.compare` warns where no test can reach .05.
+        `p_holm` is adjusted over the tasks.
 
     Raises:
         PosbenchError: if a row is unknown, the two have learned no task in common, or as
@@ -200,7 +199,6 @@ def compare(
         "a": means[a],
         "b": means[b],
         **less[["difference", "low", "high"]],
-        "p_improvement": aggregates.p_improvement(pair, a, b),
         "p_value": less["p"],
         "p_least": np.nan if np.isnan(less["p"]) else 0.0,
         "test": "t over tasks",
@@ -295,7 +293,6 @@ def _on_task(runs: pd.DataFrame, a: str, b: str) -> dict[str, Any]:
         "difference": difference,
         "low": difference - half,
         "high": difference + half,
-        "p_improvement": aggregates.p_improvement(runs, a, b),
         "p_value": p,
         "p_least": least,
         "test": "sign flip" if shared else "permutation",
