@@ -217,7 +217,7 @@ def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path
     assert "posbench compare</code>" in page and "leaderboard.csv" not in page
     sketch = {"path": "dense", "keys": "no keys", "quantity": "bias", "distances": [0]}
     sketch |= {"curves": [[0.0]], "map": "", "trained": 16}
-    drawn = report.of_all(found, board(), [], report.Unrecorded(sketch=sketch)).html()
+    drawn = report.of_all(found.sketched(sketch), board(), []).html()
     (ours,) = re.findall(r'<tr id="own">.*', drawn)
     assert ours.endswith("<td>dense<td>no keys")
 

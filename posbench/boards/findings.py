@@ -124,9 +124,8 @@ def first_shown(found: Sequence[Ranked]) -> Ranked | None:
 def from_scratch(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
     """What follows for a model that is trained from scratch."""
     if first.placed and not first.part.is_of_a_host:
-        named = dict(zip(first.known, short_names(first.known), strict=True))
-        yield _furthest(first, lambda row: named.get(row, row), short=True)
-        yield from _without_each(first, lambda row: named.get(row, row))
+        yield _furthest(first, first.short_name, short=True)
+        yield from _without_each(first, first.short_name)
     mine = _of_one_kind(first, found)
     few = [said for each in mine if not each.part.is_of_a_host for said in _higher(each, str)]
     if few:

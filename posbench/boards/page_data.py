@@ -39,8 +39,6 @@ from posbench.config.command import Command
 from posbench.config.folders import own_names, with_own
 from posbench.config.provenance import targets
 from posbench.records.record import Record
-from posbench.records.tables import RUN as RUN_OF_TABLES
-from posbench.records.tables import run_of
 from posbench.showing.pages import (
     arxiv_ids,
     definition_of,
@@ -84,7 +82,6 @@ def content(
     board: Board,
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
-    sketched: Mapping[str, Mapping[str, Any]] = {},
     root: str = "",
 ) -> Json:
     """The JSON of a page.
@@ -95,7 +92,6 @@ def content(
         board: its tasks come first, in their order
         explained: pages of `posbench.explain`, by their paths from the folder of the page
         folders: of the user, which commands name where they need them
-        sketched: pictures of rows beside those that `sketches` has, by their names
         root: see `root_above`
     """
     known, found = measured.lengths, measured.records
@@ -105,15 +101,13 @@ def content(
     rows = {name: number for number, name in enumerate(methods["row"])}
     first = {_method(record): record for record in reversed(found)}
     texts: dict[str, str] = {}
-    known_sketches = {**sketches(), **sketched}
-    described = [
-        _row(line, first, texts, folders, known_sketches) for line in methods.to_dict("records")
-    ]
+    sketches = measured.sketches
+    described = [_row(line, first, texts, folders, sketches) for line in methods.to_dict("records")]
     links = _links(found, explained)
     named = methods[METHOD].itertuples(index=False, name=None)
     for method, row in zip(named, described, strict=True):
         row["explained"] = links.get(method, [])
-    shown = {name: sketch for name in rows if (sketch := known_sketches.get(name))}
+    shown = {name: sketch for name in rows if (sketch := sketches.get(name))}
     return {
         "tasks": [*tasks.values()],
         "rows": described,
@@ -158,14 +152,6 @@ def _tasks(known: pd.DataFrame, board: Board) -> dict[tuple[str, str], Json]:
         }
     ordered = sorted(found, key=lambda key: (key[0], *board.place(key[1])))
     return {key: found[key] for key in ordered}
-
-
-@functools.cache
-def sketches() -> dict[str, Json]:
-    """What `posbench.explain.sketches` has written, by method."""
-    path = files("posbench.explain") / "sketches.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return {line["method"]: line for line in map(json.loads, lines)}
 
 
 def _row(
@@ -340,20 +326,9 @@ def _depths(
     measured: Measured, tasks: dict[tuple[str, str], Json], rows: dict[str, int]
 ) -> list[Json]:
     """Right tokens by length and depth, summed over seeds; nothing where depth does not vary."""
-    columns = [name for name in RUN_OF_TABLES if name != "seed"]
-    named = measured.lengths.drop_duplicates(columns)
-    labels = dict(
-        zip(
-            named[columns].itertuples(index=False, name=None),
-            named[SHOWN[:-1]].itertuples(index=False, name=None),
-            strict=True,
-        )
-    )
     sums: list[dict[int, dict[int, Any]]] = [{} for _ in tasks]
     numbers = {key: number for number, key in enumerate(tasks)}
-    for record in measured.latest:
-        run = run_of(record)
-        protocol, task, row = labels[tuple(run[name] for name in columns)]
+    for (protocol, task, row), record in measured.shown:
         if (protocol, task) not in numbers:  # all of its tests are shorter than training
             continue
         of_row = sums[numbers[protocol, task]].setdefault(rows[row], {})

@@ -13,6 +13,7 @@ from posbench.base.wording import counted
 from posbench.boards.measured import SHOWN, Measured
 from posbench.config.board import AS_TRAINED, Board, Rows
 from posbench.config.board_rows import pairs
+from posbench.showing.table import short_names
 from posbench.statistics import standings
 from posbench.statistics.aggregates import zero_shot_first
 from posbench.statistics.effects import DRAWS, Fitted
@@ -179,6 +180,10 @@ class Ranked:
     def known(self) -> list[str]:
         """The rows that have a number: those, and behind them the others."""
         return [str(row) for row in self.summary.index[self.summary["reaches"].notna()]]
+
+    def short_name(self, row: str) -> str:
+        """Without the pretrained model behind an @, if it is that of all rows."""
+        return dict(zip(self.known, short_names(self.known), strict=True)).get(row, row)
 
     @property
     def tasks(self) -> list[str]:

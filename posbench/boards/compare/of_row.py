@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 
@@ -67,6 +68,11 @@ class RowStanding:
         above = int((sure & (theirs["difference"] < 0)).sum())
         below = int((sure & (theirs["difference"] > 0)).sum())
         return 1 + above, len(placed) - below
+
+    def sketched(self, sketch: Mapping[str, Any]) -> RowStanding:
+        """The same with a picture of its row; see `posbench.explain.sketches`."""
+        sketches = {**self.measured.sketches, self.row: sketch}
+        return replace(self, measured=replace(self.measured, sketches=sketches))
 
     def frame(self) -> pd.DataFrame:
         """What the report says in numbers, a line for each row of its class, best first.
