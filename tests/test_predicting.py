@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from posbench.base.errors import PosbenchError
-from posbench.statistics import bootstrap
+from posbench.statistics import likelihoods
 
 ROOT = Path(__file__).parents[1]
 
@@ -134,8 +134,8 @@ def test_two_versions_two_models_and_nothing_in_common_are_told(predicting: Any)
     assert "No task has three extensions on both sides yet." in predicting.markdown([], "a", "b")
 
 
-def draws(areas: dict[str, list[float]]) -> bootstrap.Draws:
-    return bootstrap.resampled(pd.DataFrame(areas), draws=500)
+def draws(areas: dict[str, list[float]]) -> likelihoods.Draws:
+    return likelihoods.resampled(pd.DataFrame(areas), draws=500)
 
 
 @pytest.mark.filterwarnings("ignore:An input array is constant")

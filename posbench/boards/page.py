@@ -92,6 +92,9 @@ def generate(
     more = [*findings.contrast_parts(board, asked), *context_parts(contexts)]
     # A board whose sections say what they are about speaks for itself.
     speaks = any(each.part.rows.about for each in asked)
+    # Several paragraphs say how a board was made as well, and are below.
+    short = speaks and board.about.strip() and "\n\n" not in board.about
+    question = [board.about.strip()] if short else []
     first = findings.first_shown(standings)
     doors = findings.doors(asked) if speaks else {}
     headline = [] if doors else findings.headline(standings)
@@ -107,7 +110,7 @@ def generate(
         f"{f'Board {board.name}' if speaks else 'Leaderboard'}{here}",
         [*parts, *more, Chapter("Task by task", tasks)],
         [made_from, MADE],
-        lead=[*(question(board) if speaks else []), *scale, *doubts(folder)],
+        lead=[*question, *scale, *doubts(folder)],
         answer=[*measured.meaningless, *headline],
         doors=doors,
         beside=beside,
@@ -222,10 +225,3 @@ def doubts(folder: Path) -> list[Markdown]:
     there = [(text, path) for text, path in pages.items() if path and (folder / path).is_file()]
     links = " · ".join(f"[{text}]({path})" for text, path in there)
     return [Markdown(links)] if links else []
-
-
-def question(board: Board) -> list[str]:
-    """What the board asks, if it says so in one paragraph. Longer texts say how it was made, and
-    are below.
-    """
-    return [] if "\n\n" in board.about else [each for each in [board.about.strip()] if each]

@@ -37,6 +37,13 @@ class BoardPart:
     runs: pd.DataFrame  # see `posbench.statistics.aggregates`
     unrun: int = 0  # how many rows it asks for that have no run
 
+    @classmethod
+    def of_runs(cls, title: str, runs: pd.DataFrame) -> BoardPart:
+        """Runs that no part of a board asks for."""
+        methods, tasks = (tuple(sorted(set(runs[each]))) for each in ("row", "task"))
+        rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
+        return cls(f"{title[0].upper()}{title[1:]}", rows, runs)
+
     def __len__(self) -> int:
         return int(self.runs["row"].nunique())
 
@@ -278,11 +285,7 @@ def standings_without_board(measured: Measured) -> list[Ranked]:
         if runs["area"].isna().all():
             runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])
         for kind in sorted(set(runs["class"]), key=zero_shot_first):
-            mine = runs[runs["class"] == kind]
-            title = f"{kind[0].upper()}{kind[1:]}, protocol {protocol}"
-            methods, tasks = (tuple(sorted(set(mine[each]))) for each in ("row", "task"))
-            rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
-            part = BoardPart(title, rows, mine)
+            part = BoardPart.of_runs(f"{kind}, protocol {protocol}", runs[runs["class"] == kind])
             found.append(Ranked.of(part, kind, measured, longest=longest))
     return found
 

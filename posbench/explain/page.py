@@ -124,14 +124,14 @@ PANELS = {
 }
 
 
-def of_heads(inside: Inside, name: str) -> str:
+def of_heads(inside: Inside) -> str:
     """Four panels: a curve a head, layers by colour, heads by dash."""
     with style.context(["default", STYLE]):
         figure = Figure(figsize=(6.6, 6), layout="constrained")
         panels = figure.subplots(2, 2)
         for axes, (column, panel) in zip(panels.flat, PANELS.items(), strict=True):
             for (layer, head), part in inside.heads.groupby(["layer", "head"]):
-                _curve(axes, part, column, int(layer), int(head), f"{name}-{column}")
+                _curve(axes, part, column, int(layer), int(head))
             if column == "without":
                 scores = inside.lengths["score"]
                 axes.plot(scores.index, scores, color="0.4", linewidth=1, label="with all")
@@ -141,11 +141,10 @@ def of_heads(inside: Inside, name: str) -> str:
         return svg_text(figure)
 
 
-def _curve(axes: Axes, part: pd.DataFrame, column: str, layer: int, head: int, name: str) -> None:
+def _curve(axes: Axes, part: pd.DataFrame, column: str, layer: int, head: int) -> None:
     axes.plot(
         part["multiple"],
         part[column],
-        gid=f"{name}-{layer}-{head}",
         label=f"layer {layer + 1}, head {head + 1}",
         color=COLOURS[layer % len(COLOURS)],
         linestyle=DASHES[head % len(DASHES)],
@@ -206,10 +205,6 @@ class Explained:
             cells.append(NOTHING if share is None else number(share))
             lines.append(Line(f"{multiple:g}x", cells))
         return Table.of(["length", *COLUMNS.values(), "entries never trained"], lines)
-
-    @property
-    def heads(self) -> str:
-        return of_heads(self.inside, self.label)
 
     @property
     def depths(self) -> str | None:
@@ -275,7 +270,7 @@ main > figure svg { min-width: 44rem; max-width: 66rem; }
 
 def _part(each: Explained) -> Chapter:
     blocks: list[Block] = [Items(each.sentences), each.table]
-    blocks.append(Picture(in_colours_of_page(each.heads)))
+    blocks.append(Picture(in_colours_of_page(of_heads(each.inside))))
     if each.depths:
         blocks.append("Token accuracy by length and by where in the prompt the source is.")
         blocks.append(Picture(in_colours_of_page(each.depths)))

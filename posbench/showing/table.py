@@ -154,14 +154,21 @@ class Table:
         return [line.rstrip() for line in written.getvalue().splitlines()]
 
     def latex(self, caption: str | None = None) -> str:
-        """The table for `booktabs`, with the columns for papers; our own row is in bold."""
+        """The table for `booktabs`, with the columns for papers; our own row is in bold, and with a
+        caption it floats.
+        """
         shown = [place for place, column in enumerate(self.columns) if column.paper]
         rows = []
         for row in self.rows:
             cells = [escaped((row.name, *row.cells)[place]) for place in shown]
             rows.append([rf"\textbf{{{cell}}}" for cell in cells] if row.own else cells)
-        headings = [escaped(self.headings[place]) for place in shown]
-        return tabular(headings, rows, None if caption is None else escaped(caption))
+        text: str = pd.DataFrame(rows, columns=[escaped(self.headings[i]) for i in shown]).to_latex(
+            index=False,
+            escape=False,
+            caption=None if caption is None else escaped(caption),
+            column_format=f"l{'r' * (len(shown) - 1)}",
+        )
+        return text
 
 
 WIDE = 10_000
@@ -280,19 +287,6 @@ SIGNS = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     NOTHING: "--",
 }
-
-
-def tabular(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None
-) -> str:
-    """A table for `booktabs`, whose cells are LaTeX already; the first column is set to the left.
-
-    With a caption it floats.
-    """
-    cells = pd.DataFrame(list(rows), columns=list(headings))
-    columns = f"l{'r' * (len(headings) - 1)}"
-    text: str = cells.to_latex(index=False, escape=False, caption=caption, column_format=columns)
-    return text
 
 
 def escaped(text: str) -> str:

@@ -34,7 +34,7 @@ from posbench.records import files, tables
 from posbench.showing.table import code, number, pipes, plain
 from posbench.statistics import aggregates
 from posbench.statistics.aggregates import CONFIDENCE, PRETRAINED, ZERO_SHOT, Array
-from posbench.statistics.bootstrap import Draws, resampled
+from posbench.statistics.likelihoods import Draws, resampled
 from posbench.statistics.measures import corrected_lines
 
 FILE = "predicting.md"

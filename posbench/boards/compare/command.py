@@ -19,7 +19,6 @@ to are trained, or those of method=.
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
 import subprocess
 import sys
@@ -34,7 +33,7 @@ from posbench.base.disk import write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted, printable
 from posbench.boards.compare import of_task, report
-from posbench.boards.compare.of_row import differences, standing, worth
+from posbench.boards.compare.of_row import differences, standing
 from posbench.boards.compare.of_task import TaskSubject
 from posbench.boards.compare.rivals import Rivals, RowKind, of_other_tasks, on_tasks_as_here
 from posbench.boards.compare.subject import USUAL_SEEDS, RowSubject, offered_seeds, subject
@@ -48,7 +47,6 @@ from posbench.config.words import Word
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.running.zoo import zoos
-from posbench.showing.table import number
 from posbench.statistics.aggregates import FEWEST
 from posbench.sweeping.plan import SweepPlan, in_zoo, plan, published
 from posbench.sweeping.requests import Request
@@ -213,7 +211,7 @@ def _compare(
     notes = [
         *of_other_tasks(left),
         *held.remarks(there.tasks),
-        *_worth(worth(here, board, there.tasks, ran, kind), there.tasks, ran, board),
+        *_covered(there.tasks, ran, board),
         *_chosen(rivals, tasks, mine, trained),
         *_notes(planned, ran, again),
         *differences(own, held.records),
@@ -321,26 +319,11 @@ def _refused(planned: SweepPlan) -> Iterator[str]:
             yield f"{row} is not tested on {', '.join(tasks)}: {reason}"
 
 
-def _worth(
-    known: tuple[float, int], tasks: Sequence[str], seeds: Sequence[int], board: Board
-) -> Iterator[str]:
-    """What a choice of tasks and seeds says of the whole board."""
-    correlation, rows = known
-    if len(tasks) == len(board.all_tasks) and len(seeds) >= USUAL_SEEDS:
-        return
-    of = f"{counted(len(tasks), 'task')} and {counted(len(seeds), 'seed')} of the board"
-    if math.isnan(correlation):
-        complete = f"{rows or 'no'} published row{' has' if rows == 1 else 's have'}"
-        yield (
-            f"This covers {of}. How well its order agrees with that of the whole board is not "
-            f"known: {complete} all of its tasks, and a rank correlation needs three."
-        )
-    else:
-        yield (
-            f"This covers {of}. On this part, the order of the {rows} published rows with a "
-            f"number has a rank correlation of {number(correlation)} with their order on the "
-            "whole board."
-        )
+def _covered(tasks: Sequence[str], seeds: Sequence[int], board: Board) -> Iterator[str]:
+    """How much of the board was run, where that is not all of it."""
+    if len(tasks) < len(board.all_tasks) or len(seeds) < USUAL_SEEDS:
+        some = f"{counted(len(tasks), 'task')} and {counted(len(seeds), 'seed')}"
+        yield f"This covers {some} of the board."
 
 
 def _chosen(
