@@ -314,8 +314,8 @@ def _size(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
         tasks = set(standing.part.runs["task"])
         here = found[0].part.runs
         sides = [
-            standings.ordered(runs[runs["task"].isin(tasks)])[0]["reaches"]
-            for runs in (here, standing.part.runs)
+            standings.ordered(runs, standings.fit(runs))["reaches"]
+            for runs in (here[here["task"].isin(tasks)], standing.part.runs)
         ]
         both = pd.concat(sides, axis=1, keys=["one", "other"]).dropna()
         if len(both) < 3:

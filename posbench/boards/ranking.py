@@ -149,6 +149,26 @@ AT = (1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True)
+class Pool:
+    """Runs that one model is fitted to."""
+
+    runs: pd.DataFrame  # of one protocol and class
+    fitted: Fitted | None  # to areas and to scores at lengths; None where nothing was learned
+
+    @classmethod
+    def of(
+        cls,
+        runs: pd.DataFrame,
+        measured: Measured,
+        longest: float = LONGEST,
+        draws: int = DRAWS,
+        seed: int = 0,
+    ) -> Pool:
+        once = runs.drop_duplicates(["row", "task", "seed"])
+        return cls(once, standings.fit(*measured.with_scores(once, longest), draws, seed))
+
+
+@dataclass(frozen=True)
 class Ranked:
     """The rows of one part and one class, which alone are compared with each other."""
 
@@ -156,27 +176,16 @@ class Ranked:
     kind: str
     summary: pd.DataFrame  # by row, best first: see `posbench.statistics.standings.standing`
     fitted: Fitted | None  # None where no row has learned anything
+    pool: pd.DataFrame  # the runs that the model is fitted to, these and others
     longest: float = LONGEST  # where areas end
-    beside: pd.DataFrame | None = None  # runs of rows that the model is fitted to as well
 
     @classmethod
-    def of(
-        cls,
-        part: BoardPart,
-        kind: str,
-        measured: Measured,
-        draws: int = DRAWS,
-        seed: int = 0,
-        beside: pd.DataFrame | None = None,
-        longest: float = LONGEST,
-    ) -> Ranked:
-        """The standing of a part; `beside` has runs of rows that the model is fitted to as well."""
-        runs, names = measured.with_scores(part.runs, longest)
-        if beside is not None:
-            others = beside[~beside["row"].isin(set(runs["row"]))]
-            beside, _ = measured.with_scores(others, longest)
-        summary, fitted = standings.standing(runs, draws, seed, names, beside)
-        return cls(part, kind, summary, fitted, longest, beside)
+    def of(cls, part: BoardPart, kind: str, pool: Pool, longest: float = LONGEST) -> Ranked:
+        """The standing of a part in a pool that has its runs."""
+        fitted = pool.fitted
+        if fitted is not None and {*part.runs["row"]}.isdisjoint(fitted.rows):
+            fitted = None
+        return cls(part, kind, standings.standing(part.runs, fitted), fitted, pool.runs, longest)
 
     @property
     def placed(self) -> list[str]:
@@ -218,12 +227,12 @@ class Ranked:
         """The first row where one of the tasks, or one of the seeds, is left out: by what is left
         out, as in "copy" or "seed 10". None where there are fewer than two of them.
         """
-        runs, beside, found = self.part.runs, self.beside, {}
+        found = {}
         for column, named in (("task_name", "{}"), ("seed", "seed {}")):
-            values = list(dict.fromkeys(runs[column]))
+            values = list(dict.fromkeys(self.part.runs[column]))
             for value in values if len(values) > 1 else ():
-                rest = None if beside is None else beside[beside[column] != value]
-                summary, _ = standings.ordered(runs[runs[column] != value], beside=rest)
+                runs, pool = (each[each[column] != value] for each in (self.part.runs, self.pool))
+                summary = standings.ordered(runs, standings.fit(pool))
                 if summary["placed"].any():
                     found[named.format(value)] = str(summary.index[0])
         return found
@@ -254,12 +263,15 @@ def standings_of(board: Board, measured: Measured) -> list[Ranked]:
         alone = part.title if part.is_of_a_host else ""
         return kind, part.protocol, alone
 
-    judged, found = board.judged, []
+    pooled: dict[tuple[str, ...], list[pd.DataFrame]] = {}
     for part, kind in sections:
-        others = [each.runs for each, other in sections if pool(each, other) == pool(part, kind)]
-        beside = pd.concat(others)
-        found.append(Ranked.of(part, kind, measured, judged.draws, judged.seed, beside))
-    return found
+        pooled.setdefault(pool(part, kind), []).append(part.runs)
+    judged = board.judged
+    pools = {
+        key: Pool.of(pd.concat(each), measured, draws=judged.draws, seed=judged.seed)
+        for key, each in pooled.items()
+    }
+    return [Ranked.of(part, kind, pools[pool(part, kind)]) for part, kind in sections]
 
 
 def _titled(part: BoardPart, kind: str) -> str:
@@ -286,7 +298,7 @@ def standings_without_board(measured: Measured) -> list[Ranked]:
             runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])
         for kind in sorted(set(runs["class"]), key=zero_shot_first):
             part = BoardPart.of_runs(f"{kind}, protocol {protocol}", runs[runs["class"] == kind])
-            found.append(Ranked.of(part, kind, measured, longest=longest))
+            found.append(Ranked.of(part, kind, Pool.of(part.runs, measured, longest), longest))
     return found
 
 

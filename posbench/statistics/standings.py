@@ -67,62 +67,49 @@ def summarise(
     classes = runs["class"] if "class" in runs else pd.Series("all", runs.index)
     found = {}
     for name, part in runs.groupby(classes, sort=True):
-        table, fitted = standing(part, draws, seed)
-        cells = None if fitted is None else fitted.cell_means()
-        found[name] = table if cells is None else table.join(cells)
+        fitted = fit(part, draws=draws, seed=seed)
+        table = standing(part, fitted)
+        found[name] = table if fitted is None else table.join(fitted.cell_means())
     order = sorted(found, key=zero_shot_first)
     return pd.concat({name: found[name] for name in order}, names=["class", "row"])
 
 
-def ordered(
-    runs: pd.DataFrame,
-    lengths: Sequence[str] = (),
-    beside: pd.DataFrame | None = None,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> tuple[pd.DataFrame, Fitted | None]:
-    """Rows of one class with what they have learned and how far they reach of it, in their order,
-    and the model behind it; None if nothing was learned. Nothing is drawn for that.
+def fit(
+    runs: pd.DataFrame, lengths: Sequence[str] = (), draws: int = DRAWS, seed: int = 0
+) -> Fitted | None:
+    """The model of runs of one class with a column `learned`, for areas and for columns with scores
+    at some lengths; None if nothing was learned.
+    """
+    known = runs["learned"].astype(bool) & runs[["area", *lengths]].notna().all(axis=1)
+    return Fitted.of(runs, ["area", *lengths], draws, seed) if known.any() else None
+
+
+def ordered(runs: pd.DataFrame, fitted: Fitted | None) -> pd.DataFrame:
+    """Rows of one class with what they have learned and how far they reach of it, in their order:
+    the lines of `summarise` with columns `learned`, `tasks`, `reaches` and `placed`. Nothing is
+    drawn for that.
 
     Args:
         runs: checked, with a column `learned`
-        lengths: columns with scores at some lengths, to which the model is fitted as well
-        beside: runs of further rows that help to say how hard tasks are, and have no line here
-        draws: see `summarise`
-        seed: see `summarise`
-
-    Returns:
-        The lines of `summarise` with columns `learned`, `tasks`, `reaches` and `placed`
+        fitted: to these runs, and to those of further rows that help to say how hard tasks are
     """
     learned = runs["learned"].astype(float)
     if "in_distribution" in runs:  # what was not tested at 1x has neither learned nor failed to
         learned = learned.where(runs["in_distribution"].notna())
     cells = learned.groupby([runs["row"], runs["task"]]).mean().unstack("task")
     table = pd.DataFrame({"learned": cells.mean(axis=1), "tasks": (cells > 0).sum(axis=1)})
-    more = runs if beside is None else pd.concat([runs, beside])
-    more = more.drop_duplicates(["row", "task", "seed"])
-    known = more["learned"].astype(bool) & more[["area", *lengths]].notna().all(axis=1)
-    if not (known & more["row"].isin(table.index)).any():
-        return table.assign(reaches=np.nan, placed=False), None
-    fitted = Fitted.of(more, ["area", *lengths], draws, seed)
-    table["reaches"] = fitted.number()
+    table["reaches"] = np.nan if fitted is None else fitted.number()
     enough = ENOUGH * cells.shape[1] - 1e-9
     table["placed"] = (table["tasks"] >= enough) & table["reaches"].notna()
     order = table.assign(reaches=table["reaches"].round(9)).sort_values(
         ["placed", "reaches"], ascending=False, kind="stable", na_position="last"
     )
-    return table.loc[order.index], fitted
+    return table.loc[order.index]
 
 
-def standing(
-    runs: pd.DataFrame,
-    draws: int = DRAWS,
-    seed: int = 0,
-    lengths: Sequence[str] = (),
-    beside: pd.DataFrame | None = None,
-) -> tuple[pd.DataFrame, Fitted | None]:
-    """The part of `summarise` within a class, and the model behind it; see `ordered`."""
-    table, fitted = ordered(runs, lengths, beside, draws, seed)
+def standing(runs: pd.DataFrame, fitted: Fitted | None) -> pd.DataFrame:
+    """The part of `summarise` within a class; see `ordered`."""
+    table = ordered(runs, fitted)
     table["num_tasks"] = runs.groupby("row")["task"].nunique()
     table["num_seeds"] = runs.groupby(["row", "task"]).size().groupby("row").min()
     if "steps_to_gate" in runs:
@@ -134,16 +121,16 @@ def standing(
             table["multiplications"] = used.groupby(runs["row"]).median()
     if fitted is None:
         nothing = ["low", "high", "least", "most", "difference", "common", "p_holm"]
-        return table.assign(**dict.fromkeys(nothing, np.nan)), None
+        return table.assign(**dict.fromkeys(nothing, np.nan))
     table = table.join(fitted.table()[["low", "high"]])
     table = table.join(fitted.bounds(sorted({*runs["task"], *fitted.tasks})))
     table = table.fillna({"least": 0.0, "most": 1.0})
     if not table["placed"].any():
-        return table.assign(**dict.fromkeys(["difference", "common", "p_holm"], np.nan)), fitted
+        return table.assign(**dict.fromkeys(["difference", "common", "p_holm"], np.nan))
     rows = [row for row in table.index if row in fitted.rows]
     bounds = {"low": "difference_low", "high": "difference_high"}
     less = fitted.differences(str(table.index[0]), rows).rename(columns=bounds)
-    return table.join(less), fitted
+    return table.join(less)
 
 
 def compare(

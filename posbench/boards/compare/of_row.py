@@ -12,7 +12,7 @@ from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError
 from posbench.boards.compare.rivals import Rivals
 from posbench.boards.measured import Measured
-from posbench.boards.ranking import BoardPart, Ranked
+from posbench.boards.ranking import BoardPart, Pool, Ranked
 from posbench.records.record import Record
 from posbench.statistics import standings
 
@@ -124,9 +124,8 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
             each.method.label for each in others if each.method.extension in OF_EXTENSIONS
         }
     judged, kind = board.judged, first.method_class
-    ranked = Ranked.of(
-        BoardPart.of_runs(f"{kind} rows", runs), kind, measured, draws or judged.draws, judged.seed
-    )
+    pool = Pool.of(runs, measured, draws=draws or judged.draws, seed=judged.seed)
+    ranked = Ranked.of(BoardPart.of_runs(f"{kind} rows", runs), kind, pool)
     return RowStanding(
         row,
         tasks,
