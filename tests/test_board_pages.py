@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pandas as pd
 import pytest
 from boards import contents, seeds, with_views
-from making import changed, plain, record, save, searched
+from making import changed, plain, record, row, save, searched
 
 from posbench.boards import command as leaderboard
 from posbench.boards.remarks import of_likelihoods
@@ -77,13 +76,6 @@ def test_a_name_with_markup_in_it_is_shown_and_not_obeyed(tmp_path: Path) -> Non
     assert set(pd.read_csv(tmp_path / "leaderboard.csv")["method"]) == {name}
 
 
-def curves(count: int, half_width: float = 0.1) -> list[figures.PlottedCurve]:
-    return [
-        figures.PlottedCurve(f"method {i}", i, [1, 2, 4], [1, 0.5, i / count], [half_width] * 3)
-        for i in range(count)
-    ]
-
-
 def test_no_two_of_many_curves_look_the_same() -> None:
     looks = {
         tuple(i % len(cycle) for cycle in (figures.COLOURS, figures.DASHES, figures.MARKERS))
@@ -93,34 +85,16 @@ def test_no_two_of_many_curves_look_the_same() -> None:
 
 
 def test_the_drawing_is_wellformed_and_holds_every_name() -> None:
-    drawing = figures.score_by_length(curves(14), [1, 2, 4], "here", "score")
+    curves = {f"method {i}": [row(n, 1 / n) for n in (1, 2, 3, 4)] for i in range(14)}
+    drawing = figures.score_by_length(curves, "score")
     root = ElementTree.fromstring(drawing)
     texts = {
         element.text.strip()
         for element in root.iter("{http://www.w3.org/2000/svg}text")
         if element.text
     }
-    assert {f"method {i}" for i in range(14)} | {"1x", "2x", "4x"} <= texts
-    assert figures.score_by_length(curves(14), [1, 2, 4], "here", "score") == drawing
-
-
-def test_a_crowd_of_curves_is_drawn_without_legend_and_bands_and_each_can_be_pointed_at() -> None:
-    drawing = figures.score_by_length(curves(figures.MANY + 1), [1, 2, 4], "here", "score")
-    assert "method 1" not in drawing and "-band" not in drawing
-    assert all(f'id="curve-here-{i}"' in drawing for i in range(figures.MANY + 1))
-    assert "method 1" in figures.score_by_length(curves(figures.MANY), [1, 2, 4], "here", "score")
-
-
-def test_a_curve_of_one_seed_has_no_band() -> None:
-    root = ElementTree.fromstring(
-        figures.score_by_length(curves(1, np.nan), [1, 2, 4], "here", "score")
-    )
-    drawn = {
-        group.get("id"): len(list(group.iter())) - 1
-        for group in root.iter("{http://www.w3.org/2000/svg}g")
-    }
-    assert drawn["curve-here-0"] > 0
-    assert drawn.get("curve-here-0-band", 0) == 0
+    assert {*curves} | {"1x", "2x", "4x"} <= texts and "3x" not in texts
+    assert figures.score_by_length(curves, "score") == drawing
 
 
 # -- settings under two names ----------------------------------------------------------------------

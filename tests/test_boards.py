@@ -604,20 +604,16 @@ def test_a_part_has_its_own_tasks_alone() -> None:
     assert set(standing.summary["num_tasks"]) == {2}
 
 
-def test_pages_of_another_day_do_not_stay_unless_somebody_wrote_them(tmp_path: Path) -> None:
+def test_findings_of_another_day_do_not_stay_unless_somebody_wrote_them(tmp_path: Path) -> None:
     folder = generated(tmp_path, rope=0.4)
-    made, own = folder / "tasks/kth_from_end.md", folder / "tasks/own.md"
-    of_another_day = (folder / "leaderboard.md").read_text(encoding="utf-8")
-    made.parent.mkdir()
-    for path in (folder / "findings.md", made):
-        path.write_text(of_another_day)
-    own.write_text("by hand")
-    words = [str(folder), "--config-dir", str(tmp_path)]
+    path, words = folder / "findings.md", [str(folder), "--config-dir", str(tmp_path)]
+    path.write_text((folder / "leaderboard.md").read_text(encoding="utf-8"))
     assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 1
     generated(tmp_path, rope=0.4)
-    assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 0
-    assert not (folder / "findings.md").exists() and not made.exists()
-    assert own.read_text() == "by hand"
+    assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 0 and not path.exists()
+    path.write_text("by hand")
+    generated(tmp_path, rope=0.4)
+    assert path.read_text() == "by hand"
 
 
 def generated(folder: Path, **levels: float) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import html
 import json
-import math
 import re
 import shlex
 import sys
@@ -21,7 +20,7 @@ from test_boards import SMALL
 
 from posbench.base.errors import PosbenchError
 from posbench.boards.compare import command, of_task, report
-from posbench.boards.compare.of_row import RowStanding, differences, standing, worth
+from posbench.boards.compare.of_row import RowStanding, differences, standing
 from posbench.boards.compare.of_task import TaskStanding, TaskSubject
 from posbench.boards.compare.rivals import Rivals, RowKind, on_tasks_as_here, resolved
 from posbench.boards.compare.subject import RowSubject, host, subject
@@ -101,12 +100,12 @@ def test_the_place_is_that_of_the_standings_of_all_rows_together() -> None:
         assert found.rivals.loc[row, "difference"] == pytest.approx(less[row])
     assert (found.rivals["low"] <= found.rivals["difference"]).all()
     assert (found.rivals["difference"] <= found.rivals["high"]).all()
-    assert not found.lacking and found.kind == "zero-shot"
+    assert found.kind == "zero-shot"
 
 
 def test_a_part_of_the_tasks_is_compared_on_that_part_alone() -> None:
     found = stands(0.6, tasks=("copy",))
-    assert found.tasks == ("copy",) and set(found.lacking) == set(board().all_tasks) - {"copy"}
+    assert found.tasks == ("copy",)
     said = " ".join(report.sentences(found, board()))
     assert said.startswith("decay has learned 1 of 1 task of board small, with 3 of 3 trainings.")
     assert "95 %" not in said, "there is one task"
@@ -148,28 +147,6 @@ def test_a_row_that_is_published_already_is_told_apart_from_ones_own() -> None:
     own = [made("rope", 0.5, task, 10) for task in board().all_tasks]
     found = among(own, published())
     assert found.row == "rope (yours)" and "rope" in found.summary.index
-
-
-def test_what_a_part_is_worth_is_the_correlation_of_the_published_orders() -> None:
-    levels = {"rope": 0.4, "nope": 0.9}
-    three = Board.model_validate(
-        board().model_dump()
-        | {"parts": {"all": {"methods": ["rope", "nope", "alibi"], "seeds": [10, 11]}}}
-    )
-    same = [*published(levels), *published({"alibi": 0.6})]
-    cpu = RowKind.of(next(each for each in same if each.plain))
-    wider = [changed(each, {"protocol.hash": "another", "protocol.name": "wider"}) for each in same]
-    assert worth([*same, *wider], three, ["copy"], [10], cpu) == (pytest.approx(1.0), 3)
-    turned = [
-        made(each.method.name, 1 - each.rows[-1].score, "copy", each.seed)
-        if each.task.name == "copy"
-        else each
-        for each in same
-    ]
-    assert worth(turned, three, ["copy"], [10], cpu)[0] == pytest.approx(-1.0)
-    assert worth(same[:2], three, ["copy"], [10], cpu)[1] == 0
-    (said,) = command._worth((math.nan, 1), ["copy"], [10], three)
-    assert "not known: 1 published row has all of its tasks, and a rank correlation needs" in said
 
 
 def test_other_machines_and_versions_are_named() -> None:
@@ -217,7 +194,7 @@ def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path
     assert "posbench compare</code>" in page and "leaderboard.csv" not in page
     sketch = {"path": "dense", "keys": "no keys", "quantity": "bias", "distances": [0]}
     sketch |= {"curves": [[0.0]], "map": "", "trained": 16}
-    drawn = report.of_all(found, board(), [], report.Unrecorded(sketch=sketch)).html()
+    drawn = report.of_all(found.sketched(sketch), board(), []).html()
     (ours,) = re.findall(r'<tr id="own">.*', drawn)
     assert ours.endswith("<td>dense<td>no keys")
 

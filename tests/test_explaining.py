@@ -47,7 +47,6 @@ def test_attention_on_the_source_its_margin_and_the_keys_it_spreads_over() -> No
     entropy = -sum(weight * math.log(weight) for weight in weights)
     assert found["keys"] == pytest.approx([math.exp(entropy)])
     mean = math.log(10) / 3
-    assert found["mean"] == pytest.approx([mean])
     squares = [(value - mean) ** 2 for value in (0, math.log(2), math.log(5))]
     assert found["sd"] == pytest.approx([math.sqrt(sum(squares) / 3)])
 
@@ -61,7 +60,7 @@ def test_a_key_that_is_not_seen_is_in_no_number() -> None:
     )
     assert one == other
     assert one["keys"] == pytest.approx([2.0]) and one["on_source"] == pytest.approx([0.5])
-    assert one["margin"] == [0.0] and one["sd"] == [0.0] and one["mean"] == [3.0]
+    assert one["margin"] == [0.0] and one["sd"] == [0.0]
 
 
 def test_without_a_source_there_is_nothing_to_look_at() -> None:
@@ -134,7 +133,7 @@ def made() -> Inside:
     """Two heads at 1x, 2x and 4x; the second one reads, until 4x."""
     heads = pd.DataFrame(
         [
-            (multiple, 0, head, on_source, keys, margin, 0.0, 1.0, without)
+            (multiple, 0, head, on_source, keys, margin, 1.0, without)
             for multiple, values in {
                 1.0: ((0.1, 5.0, -1.0, 0.9), (0.8, 1.5, 3.0, 0.2)),
                 2.0: ((0.1, 9.0, -1.0, 0.6), (0.5, 3.0, 1.0, 0.1)),
@@ -149,7 +148,6 @@ def made() -> Inside:
             "on_source",
             "keys",
             "margin",
-            "mean",
             "sd",
             "without",
         ],

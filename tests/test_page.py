@@ -478,7 +478,7 @@ def test_the_whole_main_board_fits_into_one_page(tmp_path: Path) -> None:
     assert write(tmp_path / "main").stat().st_size < 2.2e6
 
 
-# -- pictures and LaTeX ----------------------------------------------------------------------------
+# -- LaTeX ----------------------------------------------------------------------------
 
 
 def map_of(standing: Ranked, own: str = "", file: str = "") -> str:
@@ -582,23 +582,15 @@ def uneven_records() -> list[Record]:
     return made
 
 
-@pytest.mark.slow
-def test_pictures_are_files_of_both_kinds_and_the_same_twice(tmp_path: Path) -> None:
+def test_tables_for_papers_are_the_same_twice(tmp_path: Path) -> None:
     save(tmp_path, *some_records())
-    words = [str(tmp_path), "--pictures", "", "--latex", ""]
     made = []
-    for name in ("one", "two"):
-        words[2], words[4] = str(tmp_path / name), str(tmp_path / name / "tables.tex")
+    for name in ("one.tex", "two.tex"):
+        words = [str(tmp_path), "--latex", str(tmp_path / name)]
         assert leaderboard.main(words, emit=lambda line: None) == 0
-        made.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
-    assert made[0] == made[1]
-    kinds = {name.split("zero-shot-protocol-cpu-")[-1] for name in made[0] if "zero-shot" in name}
-    assert kinds == {f"{k}.{s}" for k in ("curves",) for s in ("svg", "png")}
-    for name, held in made[0].items():
-        start = {"svg": b"<?xml", "png": b"\x89PNG", "tex": b"% Wri"}[name.rpartition(".")[2]]
-        assert held.startswith(start), name
-    tex = made[0]["tables.tex"].decode()
-    assert "rope & " in tex and "\\begin{tabular}{lrrrr}" in tex and "reaches" in tex
+        made.append((tmp_path / name).read_text())
+    assert made[0] == made[1] and made[0].startswith("% Wri")
+    assert "rope & " in made[0] and "\\begin{tabular}{lrrrr}" in made[0] and "reaches" in made[0]
 
 
 def test_latex_shows_names_as_they_are() -> None:

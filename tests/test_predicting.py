@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from posbench.base.errors import PosbenchError
+from posbench.statistics import likelihoods
 
 ROOT = Path(__file__).parents[1]
 
@@ -129,3 +132,28 @@ def test_two_versions_two_models_and_nothing_in_common_are_told(predicting: Any)
     predicting.refuse_several(pd.DataFrame(large()), Path("FOLDER"))
     assert found(predicting, small(task="copy"), large()) == []
     assert "No task has three extensions on both sides yet." in predicting.markdown([], "a", "b")
+
+
+def draws(areas: dict[str, list[float]]) -> likelihoods.Draws:
+    return likelihoods.resampled(pd.DataFrame(areas), draws=500)
+
+
+@pytest.mark.filterwarnings("ignore:An input array is constant")
+def test_a_rank_correlation_is_that_of_scipy_draw_by_draw(predicting: Any) -> None:
+    one = draws({"a": [0.1, 0.5], "b": [0.2, 0.4], "c": [0.3, 0.9], "d": [0.3, 0.3]})
+    two = draws({"a": [0.6, 0.5], "b": [0.2, 0.2], "c": [0.7, 0.1], "d": [0.3, 0.4]})
+    found = predicting.RankCorrelation.of(one, two)
+    estimates = (np.round(each.estimates, 9) for each in (one, two))  # a, b and d tie
+    value = stats.spearmanr(*estimates).statistic
+    assert found.value == pytest.approx(value)
+    each = [stats.spearmanr(a, b).statistic for a, b in zip(one.overall, two.overall, strict=True)]
+    bounds = np.nanquantile(each, [0.025, 0.975])
+    assert [found.low, found.high] == pytest.approx(list(bounds))
+    assert found.low < found.high
+
+
+def test_a_side_of_ties_has_no_rank_correlation(predicting: Any) -> None:
+    one, two = draws({"a": [0.1], "b": [0.2]}), draws({"a": [0.5], "b": [0.5]})
+    assert np.isnan(predicting.RankCorrelation.of(one, two).value)
+    with pytest.raises(PosbenchError, match="same rows"):
+        predicting.RankCorrelation.of(one, draws({"a": [0.1], "c": [0.2]}))

@@ -97,16 +97,6 @@ def test_seeds_trained_by_different_code_are_remarked_on() -> None:
     assert "different versions of the code (rope)" in remarks(one, other)
 
 
-def test_seeds_trained_alone_and_in_step_are_told_apart() -> None:
-    one, other = record("rope"), record("rope", seed=1)
-    elsewhere = record("rope", seed=1, task="passkey")
-    in_step = [changed(each, {"training.replicas": 2}) for each in (other, elsewhere)]
-    assert "in step" not in remarks(one, other)
-    assert "in step" not in remarks(*in_step)
-    assert "in step" not in remarks(one, in_step[1])
-    assert "were trained alone, others in step (rope)" in remarks(one, in_step[0])
-
-
 def test_records_of_older_training_code_are_remarked_on_where_the_code_is_installed() -> None:
     parts = {
         "task": {"_target_": "posbench.tasks.copy.Copy"},

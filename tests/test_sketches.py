@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posbench.boards import page_data
+from posbench.boards import measured
 from posbench.config.compose import compose
 from posbench.config.folders import own_names
 from posbench.config.identity import identify
@@ -16,7 +16,7 @@ from posbench.explain import sketches
 
 
 def test_every_row_has_a_sketch_and_none_is_left_over() -> None:
-    known, rows = page_data.sketches(), sketches.rows()
+    known, rows = measured.sketches(), sketches.rows()
     assert set(own_names("method")) < set(rows)
     assert set(known) == set(rows), f"run `{sketches.COMMAND}`"
     for name, line in known.items():
@@ -35,7 +35,7 @@ def test_a_row_is_named_as_records_name_it(name: str) -> None:
     "name", ["rope", "alibi", "rope_sliding_window", "cope", "rope_short_base+yarn"]
 )
 def test_a_sketch_is_what_is_measured_today(name: str) -> None:
-    kept, made = page_data.sketches()[name], sketches.sketch(name, sketches.rows()[name])
+    kept, made = measured.sketches()[name], sketches.sketch(name, sketches.rows()[name])
     for key in ("quantity", "distances", "trained", "path", "keys"):
         assert made[key] == kept[key]
     one, other = (np.array(line["curves"], float) for line in (kept, made))
@@ -75,7 +75,7 @@ def test_the_code_of_a_row_is_that_of_its_settings_and_classes() -> None:
     rope, base = sketches.code(["method=rope"]), sketches.code(["encoding=rope_short_base"])
     assert len({rope, base, sketches.code(["method=rope_pi"])}) == 3
     assert rope == sketches.code(["encoding=rope", "extension=direct"])
-    assert rope == page_data.sketches()["rope"]["code"]
+    assert rope == measured.sketches()["rope"]["code"]
 
 
 def test_only_rows_that_are_new_or_have_changed_are_drawn(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -21,8 +20,7 @@ from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
 from posbench.boards import findings
 from posbench.boards.measured import under_one_protocol
-from posbench.boards.page import Generated, generate
-from posbench.boards.ranking import Ranked
+from posbench.boards.page import generate
 from posbench.boards.tables import LEARNED, REACHES, latex
 from posbench.config import commands
 from posbench.config.board import Board, board_of, load, names
@@ -34,8 +32,6 @@ from posbench.records.record import Record
 from posbench.showing.pages import Chapter
 
 COMMAND = "posbench board"
-TASKS = "tasks"
-"""A folder of pages that earlier releases made."""
 
 
 def show(parts: Sequence[Chapter], notes: Sequence[str], emit: Callable[[str], None]) -> None:
@@ -52,14 +48,6 @@ def show(parts: Sequence[Chapter], notes: Sequence[str], emit: Callable[[str], N
         emit(printable(f"Note: {note}"))
 
 
-def _made_before(folder: Path) -> list[Path]:
-    """Pages that not every folder has, where an earlier call has left them."""
-    tasks = folder / TASKS
-    of_tasks = [] if tasks.is_symlink() else sorted(tasks.glob("*.md"))
-    paths = [folder / findings.FILE, *of_tasks]
-    return [path for path in paths if _is_ours(path)]
-
-
 def _is_ours(path: Path) -> bool:
     try:
         return read_bytes(path).endswith(f"{findings.MADE}\n".encode())
@@ -70,9 +58,6 @@ def _is_ours(path: Path) -> bool:
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
     parser = commands.parser(COMMAND, "Records in, leaderboard out.", check=True)
     parser.add_argument("folder", nargs="*", type=Path, help=f"default: {files.LOCAL}")
-    parser.add_argument(
-        "--pictures", type=Path, metavar="DIR", help="also write pictures into it, SVG and PNG"
-    )
     parser.add_argument(
         "--latex", type=Path, metavar="FILE", help="also write the tables into it, for booktabs"
     )
@@ -123,9 +108,11 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     say_left_out(made.left_out)
     unreadable = [*held.unreadable, *made.left_out]
     written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
-    written |= _for_papers(chosen, made)
-    # Pages of an earlier call that no longer apply are removed.
-    left_over = [path for path in _made_before(chosen.folder) if path not in written]
+    if chosen.latex is not None:
+        written[chosen.latex] = latex(made.ranked, made.measured).encode()
+    # Findings of an earlier call that no longer apply are removed.
+    before = chosen.folder / findings.FILE
+    left_over = [before] if before not in written and _is_ours(before) else []
     again = (
         f"run `{COMMAND} {shlex.quote(str(chosen.folder))}` with the versions of constraints.txt, "
         "and commit the result"
@@ -150,7 +137,8 @@ def refuse_others(folder: Path, board: Board, found: Sequence[Record]) -> None:
     """
     if folder.name != board.name:
         return
-    others = [record for record in found if record.definition not in board.hashes]
+    asked = board.hashes
+    others = [record for record in found if record.definition not in asked]
     fixed = {each for name in names() for each in load(name).hashes} if others else set()
     strange = [record for record in others if record.definition not in fixed]
     if strange := strange or _unasked(board, others):
@@ -177,50 +165,3 @@ def _unasked(board: Board, others: Sequence[Record]) -> list[Record]:
     }
     found = under_one_protocol(others, board)
     return [each for each in found if (*each.method.row, each.seed, each.task.label) not in asked]
-
-
-def _for_papers(chosen: argparse.Namespace, made: Generated) -> dict[Path, bytes]:
-    """The pictures and the tables that were asked for, by their paths."""
-    found: dict[Path, bytes] = {}
-    if chosen.pictures is not None:
-        drawn = pictures(made.ranked)
-        found |= {chosen.pictures / name: content for name, content in drawn.items()}
-    if chosen.latex is not None:
-        found[chosen.latex] = latex(made.ranked, made.measured).encode()
-    return found
-
-
-# -- pictures for papers and slides ----------------------------------------------------------------
-
-LEADERS = 12
-"""Curves of a picture: the first rows of the section."""
-
-
-def pictures(standings: Sequence[Ranked]) -> dict[str, bytes]:
-    """Score against length of what was learned, as SVG and PNG, by the names of their files.
-
-    The same records and the same matplotlib give the same bytes.
-    """
-    from posbench.showing import figures  # and with it matplotlib
-
-    found: dict[str, bytes] = {}
-    for standing in standings:
-        name = re.sub(r"[^a-z0-9]+", "-", standing.part.title.lower()).strip("-")
-        ticks, rows = standing.lengths, standing.placed or standing.known
-        if len(ticks) < 2 or not rows:
-            continue
-        at = [standing.at(each) for each in ticks]
-        curves = [
-            figures.PlottedCurve(
-                row,
-                look,
-                ticks,
-                [float(each.loc[row, "number"]) for each in at],
-                [float("nan")] * len(ticks),
-            )
-            for look, row in enumerate(rows[:LEADERS])
-        ]
-        measure = "corrected score of what was learned"
-        formats = figures.score_by_length(curves, ticks, name, measure, figures.in_both)
-        found |= {f"{name}-curves.{suffix}": data for suffix, data in formats.items()}
-    return found

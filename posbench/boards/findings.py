@@ -63,7 +63,7 @@ def page(board: Board, found: Sequence[Ranked]) -> Page | None:
     extended = [each for each in found if each.part.is_extended]
     rest = [each for each in found if not each.part.is_extended]
     sections = {
-        title: [_linked(said, each) for each in standings for said in answer(each, code)]
+        title: [f"{said} {_link(each)}" for each in standings for said in answer(each, code)]
         for title, standings in (("Which encoding", rest), ("Which extension", extended))
     }
     if not any(sections.values()):
@@ -124,9 +124,8 @@ def first_shown(found: Sequence[Ranked]) -> Ranked | None:
 def from_scratch(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
     """What follows for a model that is trained from scratch."""
     if first.placed and not first.part.is_of_a_host:
-        named = dict(zip(first.known, short_names(first.known), strict=True))
-        yield _furthest(first, lambda row: named.get(row, row), short=True)
-        yield from _without_each(first, lambda row: named.get(row, row))
+        yield _furthest(first, first.short_name, short=True)
+        yield from _without_each(first, first.short_name)
     mine = _of_one_kind(first, found)
     few = [said for each in mine if not each.part.is_of_a_host for said in _higher(each, str)]
     if few:
@@ -208,13 +207,13 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
             f"{code(row)} less {code(first)} is {_less(summary.loc[row])}" for row in near
         )
         said += (
-            f" {_counted(rest)} {agreeing(len(rest), 'is', 'are')} not shown to differ from it. On "
-            f"the tasks that both have learned, {shown}."
+            f" {counted(len(rest), 'row')} {agreeing(len(rest), 'is', 'are')} not shown to differ "
+            f"from it. On the tasks that both have learned, {shown}."
         )
     if sure and not short:
         said += (
-            f" {_counted(sure)} {agreeing(len(sure), 'differs', 'differ')} from it: the highest is "
-            f"{code(sure[0])} ({number(summary.loc[sure[0], 'reaches'])}), "
+            f" {counted(len(sure), 'row')} {agreeing(len(sure), 'differs', 'differ')} from it: the "
+            f"highest is {code(sure[0])} ({number(summary.loc[sure[0], 'reaches'])}), "
             f"{_less(summary.loc[sure[0]])}."
         )
     return said
@@ -237,7 +236,7 @@ def _without_each(standing: Ranked, code: Code) -> Iterator[str]:
 
 
 def _or(names: Sequence[str]) -> str:
-    return " or ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]])
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _higher(standing: Ranked, code: Code) -> list[str]:
@@ -315,8 +314,8 @@ def _size(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
         tasks = set(standing.part.runs["task"])
         here = found[0].part.runs
         sides = [
-            standings.standing(runs[runs["task"].isin(tasks)], 2)[0]["reaches"]
-            for runs in (here, standing.part.runs)
+            standings.ordered(runs, standings.fit(runs))["reaches"]
+            for runs in (here[here["task"].isin(tasks)], standing.part.runs)
         ]
         both = pd.concat(sides, axis=1, keys=["one", "other"]).dropna()
         if len(both) < 3:
@@ -381,14 +380,6 @@ def _less(line: pd.Series) -> str:
     tasks = counted(int(line["common"]), "task") if not pd.isna(line["common"]) else ""
     ends = f"{span(low, high)}, " if not pd.isna(low) else ""
     return f"{number(line['difference'])} ({ends}{tasks})"
-
-
-def _counted(rows: Sequence[str]) -> str:
-    return counted(len(rows), "row")
-
-
-def _linked(said: str, standing: Ranked) -> str:
-    return f"{said} {_link(standing)}"
 
 
 def _link(standing: Ranked) -> str:

@@ -7,8 +7,11 @@ test length (`by_length`). Pages, CSV files and the documentation take these fra
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -117,6 +120,14 @@ MEANS = (
 """Columns that are averaged over seeds as they are, what is unknown left out."""
 
 
+@functools.cache
+def sketches() -> dict[str, dict[str, Any]]:
+    """What `posbench.explain.sketches` has written, by method."""
+    path = files("posbench.explain") / "sketches.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return {line["method"]: line for line in map(json.loads, lines)}
+
+
 @dataclass(frozen=True)
 class Measured:
     """Every run once: what was measured at each length, a line a run, and rows by length."""
@@ -124,6 +135,7 @@ class Measured:
     records: Sequence[Record]  # a run that was repeated is there twice
     lengths: pd.DataFrame  # the long table, with the names that are shown
     runs: pd.DataFrame  # see `posbench.statistics.measures.of_runs`
+    sketches: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: sketches())  # by row
 
     @classmethod
     def of(cls, found: Iterable[Record], board: Board | None = None) -> Measured:
@@ -136,6 +148,12 @@ class Measured:
     def latest(self) -> list[Record]:
         """The last record of each run."""
         return tables.latest(self.records)
+
+    @property
+    def shown(self) -> Iterator[tuple[tuple[str, str, str], Record]]:
+        """These records, with the names of protocol, task and row under which they are shown."""
+        names = self.lengths.drop_duplicates(tables.RUN)[ROW]
+        return zip(names.itertuples(index=False, name=None), self.latest, strict=True)
 
     @property
     def meaningless(self) -> list[str]:

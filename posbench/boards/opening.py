@@ -1,6 +1,7 @@
-"""The map: rows by tasks, coloured by how far what was learned reaches; hatched what was not.
+"""What opens a page: what was measured on what, and the map.
 
-It opens a page, and a README shows it. In a page it takes its colours from there; it needs neither
+The map has rows by tasks, coloured by how far what was learned reaches; hatched what was not. A
+README shows it as well. In a page it takes its colours from there; it needs neither
 a script nor matplotlib, whose versions draw the same picture with other bytes.
 """
 
@@ -15,6 +16,7 @@ from importlib.resources import files
 import numpy as np
 
 from posbench.base.wording import counted
+from posbench.boards.measured import Measured
 from posbench.boards.ranking import Ranked
 from posbench.showing.pages import Picture, rendered
 from posbench.showing.table import number, short_names
@@ -93,6 +95,39 @@ def picture(standing: Ranked, own: str = "", file: str = "") -> Picture | None:
         squares=squares,
     )
     return Picture(drawn, label, file)
+
+
+def measured_on(measured: Measured, first: Ranked) -> list[str]:
+    """What was measured on what, and how a score is read: before any number."""
+    runs, known = first.part.runs, measured.lengths
+    of_runs = known[known["protocol_name"] == first.part.protocol]
+    of_runs = of_runs[of_runs["task_name"].isin(first.tasks)]
+    low, high = (int(of_runs["train_positions"].agg(end)) for end in ("min", "max"))
+    positions = f"{low:,} positions"
+    if low != high:
+        positions = f"{low:,} to {high:,} positions, depending on the task"
+    size = round(int(of_runs["parameters"].median()), -3)
+    trained = is_pretrained(first.kind)
+    model = "Each model is a small transformer of"
+    if trained:
+        models = sorted({row.partition("@")[2] for row in first.known} - {""})
+        named = f" {models[0]}," if len(models) == 1 else ","
+        model = f"Others trained the model{named} which has"
+    unit, solve = ("sample", "are answered") if trained else ("training", "solve their task")
+    made = runs if trained else runs.drop_duplicates(["task", "seed", "training"])  # some share it
+    rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
+    farthest = float(of_runs["multiple"].max())
+    more = f", of which areas count those up to {first.longest:g} times" * (
+        farthest > first.longest
+    )
+    return [
+        f"{model} about {size:,} parameters. Its longest training sequence has {positions}, and "
+        f"its longest test {farthest:g} times as many{more}. “{first.part.title}” has {rows}, "
+        f"{tasks} and {counted(len(made), unit)}.",
+        f"“Learned” is the share of a row's {unit}s that {solve} at the training length. “Reaches” "
+        f"says how far those go: the area under their score from 1x to {first.longest:g}x, where 1 "
+        "is no error and 0 is guessing.",
+    ]
 
 
 def host_of(rows: Sequence[str]) -> str:

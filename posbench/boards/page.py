@@ -10,14 +10,14 @@ The page for a browser is one file that needs no network. Without JavaScript it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import counted, printable
+from posbench.base.wording import printable
 from posbench.boards import findings, opening, page_data
 from posbench.boards.measured import Measured, lengths_frame, more_context, runs_frame
 from posbench.boards.ranking import Ranked, standings_of, standings_without_board
@@ -37,7 +37,6 @@ from posbench.records import files
 from posbench.records.record import Audit, Record
 from posbench.showing.pages import Chapter, Page, Terms, explanations
 from posbench.showing.table import Markdown, csv
-from posbench.statistics.aggregates import is_pretrained
 
 HERE = Path(__file__).parent
 PAGE = "leaderboard.md"
@@ -45,7 +44,6 @@ MADE = Markdown(
     "Made by `posbench board` from the records beside this file; leaderboard.md has the same "
     "tables, leaderboard.csv and runs.csv every number."
 )
-MADE_BY_COMPARE = Markdown("Made by `posbench compare` from published records and yours.")
 MEANINGS = Terms({term.name: term.full for term in GUIDE})
 GUIDE_IS_BELOW = Markdown("[What the columns mean](#what-the-columns-mean).")
 
@@ -85,14 +83,44 @@ def generate(
     contexts = more_context(measured)
     own, left_out = about(folder)
     said, warned = [*of_likelihoods(measured.lengths), *own], remarks(measured, audits)
+    made_from = f"{'; '.join(origins(measured.records))}."
     asked = standings_of(board, measured)
     standings = asked or standings_without_board(measured)
     parts = [ranked(board, each, measured) for each in standings]
-    more = [*findings.contrast_parts(board, asked), *context_parts(contexts)]
     usual = standings[0].part.protocol if standings else ""
     tasks = list(task_parts(measured, board, usual))
-    first = findings.first_shown(asked)
-    drawn = opening.picture(first, file="opening.svg") if first else None
+    more = [*findings.contrast_parts(board, asked), *context_parts(contexts)]
+    # A board whose sections say what they are about speaks for itself.
+    speaks = any(each.part.rows.about for each in asked)
+    # Several paragraphs say how a board was made as well, and are below.
+    short = speaks and board.about.strip() and "\n\n" not in board.about
+    question = [board.about.strip()] if short else []
+    first = findings.first_shown(standings)
+    doors = findings.doors(asked) if speaks else {}
+    headline = [] if doors else findings.headline(standings)
+    beside = boards_beside(folder)
+    here = "".join(f": {name.lower()}" for name, href in beside.items() if href == HERE_ITSELF)
+    drawn = opening.picture(first, file="opening.svg") if first and asked else None
+    on_page = opening.picture(first) if first else None
+    scale = opening.measured_on(measured, first) if first else []
+    data = page_data.content(
+        measured, standings, board, {*explanations(folder)}, folders, page_data.root_above(folder)
+    )
+    page = Page(
+        f"{f'Board {board.name}' if speaks else 'Leaderboard'}{here}",
+        [*parts, *more, Chapter("Task by task", tasks)],
+        [made_from, MADE],
+        lead=[*question, *scale, *doubts(folder)],
+        answer=[*measured.meaningless, *headline],
+        doors=doors,
+        beside=beside,
+        about=said,
+        notes=warned,
+        picture=on_page,
+        defined=[*fixed_before(board), *changes_of(board)] if speaks else [],
+        data=page_data.as_script(data),
+        **in_browser(),
+    )
     text = Page(
         "posbench board",
         [
@@ -106,9 +134,6 @@ def generate(
         picture=drawn,
         notes=[*said, *warned],
         guide=MEANINGS,
-    )
-    page = document(
-        board, measured, standings, [*parts, *more], tasks, warned, said, None, folder, folders
     )
     pages = {
         PAGE: text.markdown(),
@@ -176,95 +201,17 @@ def about(folder: Path) -> tuple[list[str], list[str]]:
 # -- the page for a browser ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Focus:
-    """The row that a page is about: it is marked and open from the start."""
-
-    row: str
-    title: str  # of the page
-    said: Sequence[str]  # of the row, before all else
-    sketch: Mapping[str, Any] | None = None  # of a row that posbench.explain.sketches lacks
-
-
-def document(
-    board: Board,
-    measured: Measured,
-    standings: Sequence[Ranked],
-    parts: Sequence[Chapter],
-    tasks: Sequence[Chapter],
-    notes: Sequence[str],
-    about: Sequence[str] = (),
-    focus: Focus | None = None,
-    folder: Path | None = None,
-    folders: Sequence[Path] = (),
-) -> Page:
-    """The page for a browser.
-
-    Args:
-        board: by which the runs are judged
-        measured: all runs
-        standings: what is ranked, first things first
-        parts: the same as `ranked` shows it, and what else there is
-        tasks: each task by length
-        notes: what must be known before a number is believed
-        about: what the folder says of itself, a paragraph each
-        focus: on a row of the user, where the page is about one
-        folder: of the page, if it links to other boards, to explanations and to the code
-        folders: of the user, which commands name where they need them
-    """
-    asked = any(each.part.rows.about for each in standings)
-    title, own, said, foot = "Leaderboard", "", [], MADE
-    boards_of = boards_beside(folder) if folder else {}
-    if focus is not None:
-        title, own, said, foot = focus.title, focus.row, [*focus.said], MADE_BY_COMPARE
-    else:
-        about_what = "".join(
-            f": {name.lower()}" for name, href in boards_of.items() if href == HERE_ITSELF
-        )
-        title = f"{f'Board {board.name}' if asked else title}{about_what}"
-    first = findings.first_shown(standings)
-    lead = [
-        *(question(board) if asked and focus is None else []),
-        *(measured_on(measured, first) if first else []),
-        *(doubts(folder) if folder else []),
-        *([TO_ITS_ROW] if own else []),
-    ]
-    doors = findings.doors(standings) if asked and focus is None else {}
-    answer = [*measured.meaningless, *said, *([] if doors else findings.headline(standings))]
-    drawn = opening.picture(first, own) if first else None
-    data = page_data.content(
-        measured,
-        standings,
-        board,
-        {*explanations(folder)} if folder else (),
-        folders,
-        {own: focus.sketch} if focus is not None and focus.sketch is not None else {},
-        page_data.root_above(folder) if folder else "",
-    )
-    return Page(
-        title,
-        [*parts, Chapter("Task by task", tasks)],
-        [f"{'; '.join(origins(measured.records))}.", foot],
-        lead=lead,
-        answer=answer,
-        doors=doors,
-        beside=boards_of,
-        about=about,
-        notes=notes,
-        picture=drawn,
-        guide=MEANINGS,
-        defined=[*fixed_before(board), *changes_of(board)] if asked else [],
-        style=_beside("leaderboard.css") + _beside("opening.css"),
-        script="\n" + _beside("leaderboard.js"),
-        data=page_data.as_script(data),
-    )
+def in_browser() -> dict[str, Any]:
+    """The fields of a page with the script of boards, which draws its data."""
+    return {
+        "guide": MEANINGS,
+        "style": _beside("leaderboard.css") + _beside("opening.css"),
+        "script": "\n" + _beside("leaderboard.js"),
+    }
 
 
 def _beside(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
-
-
-TO_ITS_ROW = Markdown("[To its row](#own)")
 
 
 def doubts(folder: Path) -> list[Markdown]:
@@ -278,43 +225,3 @@ def doubts(folder: Path) -> list[Markdown]:
     there = [(text, path) for text, path in pages.items() if path and (folder / path).is_file()]
     links = " · ".join(f"[{text}]({path})" for text, path in there)
     return [Markdown(links)] if links else []
-
-
-def question(board: Board) -> list[str]:
-    """What the board asks, if it says so in one paragraph. Longer texts say how it was made, and
-    are below.
-    """
-    return [] if "\n\n" in board.about else [each for each in [board.about.strip()] if each]
-
-
-def measured_on(measured: Measured, first: Ranked) -> list[str]:
-    """What was measured on what, and how a score is read: before any number."""
-    runs, known = first.part.runs, measured.lengths
-    of_runs = known[known["protocol_name"] == first.part.protocol]
-    of_runs = of_runs[of_runs["task_name"].isin(first.tasks)]
-    low, high = (int(of_runs["train_positions"].agg(end)) for end in ("min", "max"))
-    positions = f"{low:,} positions"
-    if low != high:
-        positions = f"{low:,} to {high:,} positions, depending on the task"
-    size = round(int(of_runs["parameters"].median()), -3)
-    trained = is_pretrained(first.kind)
-    model = "Each model is a small transformer of"
-    if trained:
-        models = sorted({row.partition("@")[2] for row in first.known} - {""})
-        named = f" {models[0]}," if len(models) == 1 else ","
-        model = f"Others trained the model{named} which has"
-    unit, solve = ("sample", "are answered") if trained else ("training", "solve their task")
-    made = runs if trained else runs.drop_duplicates(["task", "seed", "training"])  # some share it
-    rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
-    farthest = float(of_runs["multiple"].max())
-    more = f", of which areas count those up to {first.longest:g} times" * (
-        farthest > first.longest
-    )
-    return [
-        f"{model} about {size:,} parameters. Its longest training sequence has {positions}, and "
-        f"its longest test {farthest:g} times as many{more}. “{first.part.title}” has {rows}, "
-        f"{tasks} and {counted(len(made), unit)}.",
-        f"“Learned” is the share of a row's {unit}s that {solve} at the training length. “Reaches” "
-        f"says how far those go: the area under their score from 1x to {first.longest:g}x, where 1 "
-        "is no error and 0 is guessing.",
-    ]

@@ -39,8 +39,6 @@ from posbench.config.command import Command
 from posbench.config.folders import own_names, with_own
 from posbench.config.provenance import targets
 from posbench.records.record import Record
-from posbench.records.tables import RUN as RUN_OF_TABLES
-from posbench.records.tables import run_of
 from posbench.showing.pages import (
     arxiv_ids,
     definition_of,
@@ -72,7 +70,8 @@ def thousandths(values: Iterable[float]) -> list[int | None]:
             continue
         near = round(1000 * value)
         if near % 10 == 5:
-            near += int(np.sign(round(1000 * value - near, 6)))
+            rest = round(1000 * value - near, 6)
+            near += int(rest > 0) - int(rest < 0)
         found.append(near)
     return found
 
@@ -83,7 +82,6 @@ def content(
     board: Board,
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
-    sketched: Mapping[str, Mapping[str, Any]] = {},
     root: str = "",
 ) -> Json:
     """The JSON of a page.
@@ -94,7 +92,6 @@ def content(
         board: its tasks come first, in their order
         explained: pages of `posbench.explain`, by their paths from the folder of the page
         folders: of the user, which commands name where they need them
-        sketched: pictures of rows beside those that `sketches` has, by their names
         root: see `root_above`
     """
     known, found = measured.lengths, measured.records
@@ -104,15 +101,13 @@ def content(
     rows = {name: number for number, name in enumerate(methods["row"])}
     first = {_method(record): record for record in reversed(found)}
     texts: dict[str, str] = {}
-    known_sketches = {**sketches(), **sketched}
-    described = [
-        _row(line, first, texts, folders, known_sketches) for line in methods.to_dict("records")
-    ]
+    sketches = measured.sketches
+    described = [_row(line, first, texts, folders, sketches) for line in methods.to_dict("records")]
     links = _links(found, explained)
     named = methods[METHOD].itertuples(index=False, name=None)
     for method, row in zip(named, described, strict=True):
         row["explained"] = links.get(method, [])
-    shown = {name: sketch for name in rows if (sketch := known_sketches.get(name))}
+    shown = {name: sketch for name in rows if (sketch := sketches.get(name))}
     return {
         "tasks": [*tasks.values()],
         "rows": described,
@@ -157,14 +152,6 @@ def _tasks(known: pd.DataFrame, board: Board) -> dict[tuple[str, str], Json]:
         }
     ordered = sorted(found, key=lambda key: (key[0], *board.place(key[1])))
     return {key: found[key] for key in ordered}
-
-
-@functools.cache
-def sketches() -> dict[str, Json]:
-    """What `posbench.explain.sketches` has written, by method."""
-    path = files("posbench.explain") / "sketches.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return {line["method"]: line for line in map(json.loads, lines)}
 
 
 def _row(
@@ -319,46 +306,29 @@ def _curves(
     """Curves by task and row, at the lengths of the task: the numbers of leaderboard.csv, but that
     areas end where those of its section do.
     """
-    areas = runs[runs["trained"]].groupby(SHOWN[:-1])["area"].mean()
-    known = lines[lines["multiple"] >= 1].set_index(SHOWN[:-1])
-    by_length = {key: part.set_index("test_length") for key, part in known.groupby(level=[0, 1, 2])}
-    found: list[Json] = [{} for _ in tasks]
-    for number, (key, task) in enumerate(tasks.items()):
-        for row, place in rows.items():
-            if (*key, row) in by_length:
-                points = by_length[*key, row].reindex(task["n"])
-                area = thousandths([areas.get((*key, row), np.nan)])
-                found[number][str(place)] = [
-                    *area,
-                    *_points(points["score"], points["half_width_95"]),
-                ]
+    areas = runs["area"].where(runs["trained"]).groupby([runs[name] for name in SHOWN[:-1]]).mean()
+    by_task = dict(list(lines[lines["multiple"] >= 1].groupby(TASK)))
+    found: list[Json] = []
+    for key in tasks:
+        points = by_task[key].pivot(index="row", columns="test_length")
+        columns = areas[key].reindex(points.index), points["score"], points["half_width_95"]
+        curves: Json = {}
+        for row, area, *lists in zip(
+            points.index, *(each.to_numpy().tolist() for each in columns), strict=True
+        ):
+            known = [each for each in lists if not np.isnan(each).all()]
+            curves[str(rows[row])] = [*thousandths([area]), *map(thousandths, known)]
+        found.append(curves)
     return found
-
-
-def _points(means: Iterable[float], halves: Iterable[float]) -> list[list[int | None]]:
-    """The means of a curve and half of their intervals; no halves where there is none."""
-    found = thousandths(means), thousandths(halves)
-    return [each for each in found if any(point is not None for point in each)]
 
 
 def _depths(
     measured: Measured, tasks: dict[tuple[str, str], Json], rows: dict[str, int]
 ) -> list[Json]:
     """Right tokens by length and depth, summed over seeds; nothing where depth does not vary."""
-    columns = [name for name in RUN_OF_TABLES if name != "seed"]
-    named = measured.lengths.drop_duplicates(columns)
-    labels = dict(
-        zip(
-            named[columns].itertuples(index=False, name=None),
-            named[SHOWN[:-1]].itertuples(index=False, name=None),
-            strict=True,
-        )
-    )
     sums: list[dict[int, dict[int, Any]]] = [{} for _ in tasks]
     numbers = {key: number for number, key in enumerate(tasks)}
-    for record in measured.latest:
-        run = run_of(record)
-        protocol, task, row = labels[tuple(run[name] for name in columns)]
+    for (protocol, task, row), record in measured.shown:
         if (protocol, task) not in numbers:  # all of its tests are shorter than training
             continue
         of_row = sums[numbers[protocol, task]].setdefault(rows[row], {})
@@ -398,7 +368,7 @@ def _letters(right: Sequence[float], tokens: Sequence[int]) -> str:
 
 def _section(standing: Ranked, rows: dict[str, int]) -> Json:
     part, names = standing.part, list(map(str, standing.summary.index))
-    at = [standing.at(each)["number"] for each in standing.lengths]
+    at = [standing.number_at(each) for each in standing.lengths]
     return {
         "title": part.title,
         "class": standing.kind,

@@ -13,6 +13,7 @@ from posbench.base.wording import counted
 from posbench.boards.measured import SHOWN, Measured
 from posbench.config.board import AS_TRAINED, Board, Rows
 from posbench.config.board_rows import pairs
+from posbench.showing.table import short_names
 from posbench.statistics import standings
 from posbench.statistics.aggregates import zero_shot_first
 from posbench.statistics.effects import DRAWS, Fitted
@@ -35,6 +36,13 @@ class BoardPart:
     rows: Rows
     runs: pd.DataFrame  # see `posbench.statistics.aggregates`
     unrun: int = 0  # how many rows it asks for that have no run
+
+    @classmethod
+    def of_runs(cls, title: str, runs: pd.DataFrame) -> BoardPart:
+        """Runs that no part of a board asks for."""
+        methods, tasks = (tuple(sorted(set(runs[each]))) for each in ("row", "task"))
+        rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
+        return cls(f"{title[0].upper()}{title[1:]}", rows, runs)
 
     def __len__(self) -> int:
         return int(self.runs["row"].nunique())
@@ -140,6 +148,26 @@ AT = (1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True)
+class Pool:
+    """Runs that one model is fitted to."""
+
+    runs: pd.DataFrame  # of one protocol and class
+    fitted: Fitted | None  # to areas and to scores at lengths; None where nothing was learned
+
+    @classmethod
+    def of(
+        cls,
+        runs: pd.DataFrame,
+        measured: Measured,
+        longest: float = LONGEST,
+        draws: int = DRAWS,
+        seed: int = 0,
+    ) -> Pool:
+        once = runs.drop_duplicates(["row", "task", "seed"])
+        return cls(once, standings.fit(*measured.with_scores(once, longest), draws, seed))
+
+
+@dataclass(frozen=True)
 class Ranked:
     """The rows of one part and one class, which alone are compared with each other."""
 
@@ -147,27 +175,16 @@ class Ranked:
     kind: str
     summary: pd.DataFrame  # by row, best first: see `posbench.statistics.standings.standing`
     fitted: Fitted | None  # None where no row has learned anything
+    pool: pd.DataFrame  # the runs that the model is fitted to, these and others
     longest: float = LONGEST  # where areas end
-    beside: pd.DataFrame | None = None  # runs of rows that the model is fitted to as well
 
     @classmethod
-    def of(
-        cls,
-        part: BoardPart,
-        kind: str,
-        measured: Measured,
-        draws: int = DRAWS,
-        seed: int = 0,
-        beside: pd.DataFrame | None = None,
-        longest: float = LONGEST,
-    ) -> Ranked:
-        """The standing of a part; `beside` has runs of rows that the model is fitted to as well."""
-        runs, names = measured.with_scores(part.runs, longest)
-        if beside is not None:
-            others = beside[~beside["row"].isin(set(runs["row"]))]
-            beside, _ = measured.with_scores(others, longest)
-        summary, fitted = standings.standing(runs, draws, seed, names, beside)
-        return cls(part, kind, summary, fitted, longest, beside)
+    def of(cls, part: BoardPart, kind: str, pool: Pool, longest: float = LONGEST) -> Ranked:
+        """The standing of a part in a pool that has its runs."""
+        fitted = pool.fitted
+        if fitted is not None and {*part.runs["row"]}.isdisjoint(fitted.rows):
+            fitted = None
+        return cls(part, kind, standings.standing(part.runs, fitted), fitted, pool.runs, longest)
 
     @property
     def placed(self) -> list[str]:
@@ -178,6 +195,10 @@ class Ranked:
     def known(self) -> list[str]:
         """The rows that have a number: those, and behind them the others."""
         return [str(row) for row in self.summary.index[self.summary["reaches"].notna()]]
+
+    def short_name(self, row: str) -> str:
+        """Without the pretrained model behind an @, if it is that of all rows."""
+        return dict(zip(self.known, short_names(self.known), strict=True)).get(row, row)
 
     @property
     def tasks(self) -> list[str]:
@@ -190,6 +211,11 @@ class Ranked:
         names = () if self.fitted is None else self.fitted.measures
         return [float(name[:-1]) for name in names if name != "area"]
 
+    def number_at(self, multiple: float) -> pd.Series:
+        """By row, the number at one length."""
+        assert self.fitted is not None
+        return self.fitted.number(f"{multiple:g}x").reindex(self.summary.index)
+
     def at(self, multiple: float) -> pd.DataFrame:
         """By row, the number at one length with its interval; see `Fitted.table`."""
         assert self.fitted is not None
@@ -200,13 +226,12 @@ class Ranked:
         """The first row where one of the tasks, or one of the seeds, is left out: by what is left
         out, as in "copy" or "seed 10". None where there are fewer than two of them.
         """
-        runs, beside, found = self.part.runs, self.beside, {}
+        found = {}
         for column, named in (("task_name", "{}"), ("seed", "seed {}")):
-            values = list(dict.fromkeys(runs[column]))
+            values = list(dict.fromkeys(self.part.runs[column]))
             for value in values if len(values) > 1 else ():
-                rest = None if beside is None else beside[beside[column] != value]
-                # No interval is asked for, so two draws are enough.
-                summary, _ = standings.standing(runs[runs[column] != value], 2, beside=rest)
+                runs, pool = (each[each[column] != value] for each in (self.part.runs, self.pool))
+                summary = standings.ordered(runs, standings.fit(pool))
                 if summary["placed"].any():
                     found[named.format(value)] = str(summary.index[0])
         return found
@@ -237,12 +262,15 @@ def standings_of(board: Board, measured: Measured) -> list[Ranked]:
         alone = part.title if part.is_of_a_host else ""
         return kind, part.protocol, alone
 
-    judged, found = board.judged, []
+    pooled: dict[tuple[str, ...], list[pd.DataFrame]] = {}
     for part, kind in sections:
-        others = [each.runs for each, other in sections if pool(each, other) == pool(part, kind)]
-        beside = pd.concat(others)
-        found.append(Ranked.of(part, kind, measured, judged.draws, judged.seed, beside))
-    return found
+        pooled.setdefault(pool(part, kind), []).append(part.runs)
+    judged = board.judged
+    pools = {
+        key: Pool.of(pd.concat(each), measured, draws=judged.draws, seed=judged.seed)
+        for key, each in pooled.items()
+    }
+    return [Ranked.of(part, kind, pools[pool(part, kind)]) for part, kind in sections]
 
 
 def _titled(part: BoardPart, kind: str) -> str:
@@ -268,12 +296,8 @@ def standings_without_board(measured: Measured) -> list[Ranked]:
         if runs["area"].isna().all():
             runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])
         for kind in sorted(set(runs["class"]), key=zero_shot_first):
-            mine = runs[runs["class"] == kind]
-            title = f"{kind[0].upper()}{kind[1:]}, protocol {protocol}"
-            methods, tasks = (tuple(sorted(set(mine[each]))) for each in ("row", "task"))
-            rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
-            part = BoardPart(title, rows, mine)
-            found.append(Ranked.of(part, kind, measured, longest=longest))
+            part = BoardPart.of_runs(f"{kind}, protocol {protocol}", runs[runs["class"] == kind])
+            found.append(Ranked.of(part, kind, Pool.of(part.runs, measured, longest), longest))
     return found
 
 

@@ -40,7 +40,6 @@ def remarks(measured: Measured, audits: Sequence[Audit] = ()) -> list[str]:
         _one_label_several_methods(runs),
         _one_method_several_labels(runs),
         _mixed_code(runs),
-        _mixed_replicas(found),
         _diverged(found),
         _outdated(found, ages),
         _unknown_code(found, ages),
@@ -138,21 +137,6 @@ def _mixed_code(runs: pd.DataFrame) -> str:
     return (
         f"Seeds in one row were trained by different versions of the code ({', '.join(names)}): "
         "repeat the older ones."
-    )
-
-
-def _mixed_replicas(found: list[Record]) -> str:
-    ways: dict[tuple[object, ...], set[bool]] = {}
-    for each in found:
-        hashes = (name.hash for name in (each.protocol, each.task, each.method))
-        row = (each.method.label, *hashes, each.task_version)
-        ways.setdefault(row, set()).add(each.training.replicas > 1)
-    names = sorted({str(row[0]) for row, found_ways in ways.items() if len(found_ways) > 1})
-    if not names:
-        return ""
-    return (
-        f"Some seeds of a row were trained alone, others in step ({', '.join(names)}): the two "
-        "differ only by rounding."
     )
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from posbench.base.wording import agreeing, counted
-from posbench.boards import findings, page_data
+from posbench.boards import findings
 from posbench.boards.findings import FEW
 from posbench.boards.measured import MULTIPLES, ROW, Measured, MoreContext
 from posbench.boards.ranking import AT, Ranked
@@ -133,12 +132,7 @@ GUIDE = (
 # -- what is ranked together -----------------------------------------------------------------------
 
 
-def ranking(
-    standing: Ranked,
-    measured: Measured,
-    own: str = "",
-    sketched: Mapping[str, Mapping[str, str]] | None = None,
-) -> Table:
+def ranking(standing: Ranked, measured: Measured, own: str = "") -> Table:
     """The rows of a standing, best first, and those below the table, which are marked as lacking.
     A column in which no row has anything is left out.
 
@@ -146,12 +140,10 @@ def ranking(
         standing: the rows
         measured: all runs
         own: the row that all is about
-        sketched: lines of `posbench.explain.sketches` by row, of all rows; its own unless given
     """
-    sketched = page_data.sketches() if sketched is None else sketched
     lengths = [each for each in AT if standing.part.is_of_a_host and each in standing.lengths]
-    at = {f"{each:g}x": standing.at(each)["number"] for each in lengths}
-    known = [sketched.get(str(row), {}) for row in standing.summary.index]
+    at = {f"{each:g}x": standing.number_at(each) for each in lengths}
+    known = [measured.sketches.get(str(row), {}) for row in standing.summary.index]
     # A frame of what is known of each row, and how a column writes it.
     summary = standing.summary.assign(
         path=[each.get("path") or NOTHING for each in known],
@@ -380,20 +372,14 @@ def changes_of(board: Board) -> list[str]:
     return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
 
 
-def ranked(
-    board: Board,
-    standing: Ranked,
-    measured: Measured,
-    own: str = "",
-    sketched: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Chapter:
+def ranked(board: Board, standing: Ranked, measured: Measured, own: str = "") -> Chapter:
     """One part and class of a board: its rows, and those below the table; see `ranking`."""
     part = standing.part
     ends = "" if standing.longest == 8 else f"Areas end at {standing.longest:g}x."
     about = " ".join([*part.rows.about.split(), ends]).strip()
     notes = [about] if about else []
     notes += [*_waiting(board, standing), *findings.answer(standing)]
-    return Chapter(part.title, [*notes, ranking(standing, measured, own, sketched)], "ranked")
+    return Chapter(part.title, [*notes, ranking(standing, measured, own)], "ranked")
 
 
 def with_tasks(shown: Chapter, standing: Ranked) -> Chapter:

@@ -88,7 +88,7 @@ def _largest(distance: Tensor, seen: Tensor) -> float:
 # -- all together ----------------------------------------------------------------------------------
 
 SAMPLES = 32
-EVERYWHERE, OF_SOURCE = ("keys", "mean", "sd"), ("on_source", "margin")
+EVERYWHERE, OF_SOURCE = ("keys", "sd"), ("on_source", "margin")
 """Means over all queries that are asked for, and over those whose answer repeats a token."""
 
 
@@ -101,7 +101,7 @@ class Inside:
         `on_source`   share of the attention on the token that the answer repeats; NaN without one
         `keys`        $e^H$, with H the entropy of the attention: over how many keys it spreads
         `margin`      logit of the source above the largest of all other keys
-        `mean`, `sd`  of the logits of the keys that are seen
+        `sd`          the standard deviation of the logits of the keys that are seen
         `without`     the score of the model if the head finds nothing
 
     `lengths` has one line a length: `score` of the whole model on the same sequences, `farthest`,
@@ -214,7 +214,7 @@ def of_plan(plan: Plan, rows: slice, where: Tensor, source: Tensor) -> dict[str,
     seen = logits.masked_fill(~allowed, 0)
     mean = seen.sum(-1) / count
     spread = ((logits - mean[..., None]).masked_fill(~allowed, 0).square().sum(-1) / count).sqrt()
-    found = {"keys": entropy.exp(), "mean": mean, "sd": spread}
+    found = {"keys": entropy.exp(), "sd": spread}
     everywhere = {name: _means(values, where) for name, values in found.items()}
     sourced = where & (source >= 0)
     at = source.clamp(min=0)[:, None, :, None].expand(*shape[:-1], 1)

@@ -20,7 +20,7 @@ from posbench.showing.figures import (
     DASHES,
     MARKERS,
     STYLE,
-    PlottedCurve,
+    axis_of_lengths,
     in_colours_of_page,
     plain_ticks,
     score_by_length,
@@ -124,14 +124,14 @@ PANELS = {
 }
 
 
-def of_heads(inside: Inside, name: str) -> str:
+def of_heads(inside: Inside) -> str:
     """Four panels: a curve a head, layers by colour, heads by dash."""
     with style.context(["default", STYLE]):
         figure = Figure(figsize=(6.6, 6), layout="constrained")
         panels = figure.subplots(2, 2)
         for axes, (column, panel) in zip(panels.flat, PANELS.items(), strict=True):
             for (layer, head), part in inside.heads.groupby(["layer", "head"]):
-                _curve(axes, part, column, int(layer), int(head), f"{name}-{column}")
+                _curve(axes, part, column, int(layer), int(head))
             if column == "without":
                 scores = inside.lengths["score"]
                 axes.plot(scores.index, scores, color="0.4", linewidth=1, label="with all")
@@ -141,11 +141,10 @@ def of_heads(inside: Inside, name: str) -> str:
         return svg_text(figure)
 
 
-def _curve(axes: Axes, part: pd.DataFrame, column: str, layer: int, head: int, name: str) -> None:
+def _curve(axes: Axes, part: pd.DataFrame, column: str, layer: int, head: int) -> None:
     axes.plot(
         part["multiple"],
         part[column],
-        gid=f"{name}-{layer}-{head}",
         label=f"layer {layer + 1}, head {head + 1}",
         color=COLOURS[layer % len(COLOURS)],
         linestyle=DASHES[head % len(DASHES)],
@@ -156,9 +155,7 @@ def _curve(axes: Axes, part: pd.DataFrame, column: str, layer: int, head: int, n
 
 
 def _dress(axes: Axes, ticks: list[float], panel: Panel) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
-    axes.minorticks_off()
+    axis_of_lengths(axes, ticks)
     axes.set_title(panel.label, fontsize=10)
     if panel.limits:
         axes.set_ylim(panel.limits[0] - 0.03, panel.limits[1] + 0.03)
@@ -210,10 +207,6 @@ class Explained:
         return Table.of(["length", *COLUMNS.values(), "entries never trained"], lines)
 
     @property
-    def heads(self) -> str:
-        return of_heads(self.inside, self.label)
-
-    @property
     def depths(self) -> str | None:
         """Accuracy by length and depth of the source, where the task has sources."""
         return depth_map.svg(self.rows, self.views)
@@ -226,19 +219,7 @@ def title(explained: Sequence[Explained]) -> str:
 
 
 def html(explained: Sequence[Explained]) -> str:
-    curves = [
-        PlottedCurve(
-            each.label,
-            index,
-            [row.multiple for row in each.rows],
-            [row.score for row in each.rows],
-            [float("nan")] * len(each.rows),
-        )
-        for index, each in enumerate(explained)
-    ]
-    multiples = {row.multiple for each in explained for row in each.rows}
-    ticks = sorted(multiple for multiple in multiples if math.log2(multiple).is_integer())
-    picture: str = score_by_length(curves, ticks, "score", explained[0].measure)
+    picture = score_by_length({each.label: each.rows for each in explained}, explained[0].measure)
     page = Page(
         title(explained),
         [_part(each) for each in explained],
@@ -289,7 +270,7 @@ main > figure svg { min-width: 44rem; max-width: 66rem; }
 
 def _part(each: Explained) -> Chapter:
     blocks: list[Block] = [Items(each.sentences), each.table]
-    blocks.append(Picture(in_colours_of_page(each.heads)))
+    blocks.append(Picture(in_colours_of_page(of_heads(each.inside))))
     if each.depths:
         blocks.append("Token accuracy by length and by where in the prompt the source is.")
         blocks.append(Picture(in_colours_of_page(each.depths)))

@@ -37,7 +37,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.base.wording import counted, listed
-from posbench.boards import page_data
+from posbench.boards.measured import sketches
 from posbench.config import commands
 from posbench.config.building import build
 from posbench.config.compose import compose, composing
@@ -221,7 +221,7 @@ class Advice:
         that may be chosen as it is.
         """
         gains, found = self.hosts[self.like].gains(self.multiple), {}
-        sketched = page_data.sketches()
+        sketched = sketches()
         with composing():
             for name in map(str, gains.index):
                 if (extension := self._built(name)) is None:

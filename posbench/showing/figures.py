@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -41,19 +40,6 @@ COLOURS = (
 )
 DASHES = ("solid", (0, (5, 1.8)), (0, (1.2, 1.4)))
 MARKERS = "osD^vPX"
-MANY = 24
-"""So many curves can still be distinguished by their looks, with their intervals drawn."""
-
-
-@dataclass(frozen=True)
-class PlottedCurve:
-    """The score of one method against length. `look` selects colour, dash and marker."""
-
-    label: str
-    look: int
-    multiples: Sequence[float]
-    means: Sequence[float]
-    half_widths: Sequence[float]  # NaN where there is no interval
 
 
 def plain_ticks(axis: Axis) -> None:
@@ -89,84 +75,47 @@ def in_colours_of_page(svg: str) -> str:
     return re.sub(r"#[0-9a-f]{6}\b", lambda match: OF_A_PAGE.get(match[0], match[0]), svg)
 
 
-def in_both(figure: Figure) -> dict[str, bytes]:
-    """The figure as a file of SVG and as one of PNG."""
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=200, metadata={"Software": None})
-    declaration = '<?xml version="1.0" encoding="utf-8"?>\n'
-    return {"svg": (declaration + svg_text(figure)).encode(), "png": out.getvalue()}
+def axis_of_lengths(axes: Axes, multiples: Iterable[float]) -> None:
+    """A logarithmic axis of multiples of the trained length, with names at powers of two."""
+    ticks = sorted({each for each in multiples if math.log2(each).is_integer()})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
+    axes.minorticks_off()
 
 
-Written = TypeVar("Written")
-"""What becomes of a figure: the text of `svg_text`, or the files of `in_both`."""
-
-
-def score_by_length(
-    curves: Sequence[PlottedCurve],
-    ticks: Sequence[float],
-    name: str,
-    measure: str,
-    written: Callable[[Figure], Written] = svg_text,  # type: ignore[assignment]
-) -> Written:
-    """SVG with a legend in the order given. Curve number i has the id `curve-{name}-{i}`.
-
-    More than `MANY` curves are drawn as plain lines; a reader points at a row to see its curve.
-    """
-    crowded = len(curves) > MANY
+def score_by_length(curves: Mapping[str, Sequence[Row]], measure: str) -> str:
+    """The score of each method against length as SVG, with a legend in the order given."""
     # "default" comes first, so that the user's own matplotlibrc changes nothing.
     with style.context(["default", STYLE]):
-        height = 5.2 if crowded else max(3.9, 0.6 + 0.27 * len(curves))
-        figure = Figure(figsize=(9, height), layout="constrained")
+        figure = Figure(figsize=(9, 3.9), layout="constrained")
         axes = figure.subplots()
-        for index, curve in enumerate(curves):
-            _draw(axes, curve, f"curve-{name}-{index}", crowded)
-        _dress(axes, ticks, measure)
-        if crowded:
-            return written(figure)
+        for look, (label, rows) in enumerate(curves.items()):
+            axes.plot(
+                [row.multiple for row in rows],
+                [row.score for row in rows],
+                label=textwrap.fill(label, 30),
+                color=COLOURS[look % len(COLOURS)],
+                linestyle=DASHES[look % len(DASHES)],
+                linewidth=1.8,
+                marker=MARKERS[look % len(MARKERS)],
+                markersize=5.5,
+                markerfacecolor="white",  # hollow: curves that lie on each other stay visible
+                markeredgewidth=1.4,
+                clip_on=False,
+            )
+        axes.axvline(1, color="0.6", linewidth=1, linestyle=":")
+        axis_of_lengths(axes, (row.multiple for rows in curves.values() for row in rows))
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("test length / training length")
+        axes.set_ylabel(measure)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
         legend = figure.legend(
             loc="outside right upper", frameon=False, handlelength=3.4, labelspacing=0.7
         )
         for text in legend.get_texts():
             text.set_parse_math(False)  # a label may hold an interpolation, ${...}
-        return written(figure)
-
-
-def _draw(axes: Axes, curve: PlottedCurve, gid: str, crowded: bool) -> None:
-    colour = COLOURS[curve.look % len(COLOURS)]
-    if crowded:
-        axes.plot(curve.multiples, curve.means, gid=gid, color=colour, linewidth=1.1, clip_on=False)
-        return
-    means, half_widths = np.array(curve.means), np.array(curve.half_widths)
-    low, high = np.clip([means - half_widths, means + half_widths], 0, 1)
-    axes.fill_between(
-        curve.multiples, low, high, color=colour, alpha=0.08, linewidth=0, gid=f"{gid}-band"
-    )
-    axes.plot(
-        curve.multiples,
-        curve.means,
-        label=textwrap.fill(curve.label, 30),
-        gid=gid,
-        color=colour,
-        linestyle=DASHES[curve.look % len(DASHES)],
-        linewidth=1.8,
-        marker=MARKERS[curve.look % len(MARKERS)],
-        markersize=5.5,
-        markerfacecolor="white",  # hollow: curves that lie on each other stay visible
-        markeredgewidth=1.4,
-        clip_on=False,
-    )
-
-
-def _dress(axes: Axes, ticks: Sequence[float], measure: str) -> None:
-    axes.axvline(1, color="0.6", linewidth=1, linestyle=":")
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_ylim(0, 1)
-    axes.set_xlabel("test length / training length")
-    axes.set_ylabel(measure)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+        return svg_text(figure)
 
 
 # -- the accuracy by test length (rows) and by where in the prompt the source is ---------------

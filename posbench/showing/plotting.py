@@ -14,7 +14,7 @@ from posbench.base.errors import PosbenchError
 from posbench.base.wording import closest, known_names
 from posbench.core.row import Unit
 from posbench.records.tables import FIELDS, refuse_mixed
-from posbench.showing.figures import MARKERS
+from posbench.showing.figures import MARKERS, axis_of_lengths
 from posbench.statistics.aggregates import FEWEST, Estimate
 from posbench.statistics.measures import refuse_lacking
 
@@ -137,10 +137,7 @@ def _panel(axes: Axes, table: pd.DataFrame, methods: Sequence[str], measure: str
         axes.plot(chance.index, chance, color="0.6", linewidth=1, linestyle="--")
     for look, name in enumerate(methods):
         _line(axes, table[table["method"] == name], name, look, measure)
-    ticks = sorted({each for each in table["multiple"] if float(np.log2(each)).is_integer()})
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
-    axes.minorticks_off()
+    axis_of_lengths(axes, table["multiple"])
     axes.grid(alpha=0.25)
 
 

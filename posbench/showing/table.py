@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -154,14 +154,21 @@ class Table:
         return [line.rstrip() for line in written.getvalue().splitlines()]
 
     def latex(self, caption: str | None = None) -> str:
-        """The table for `booktabs`, with the columns for papers; our own row is in bold."""
+        """The table for `booktabs`, with the columns for papers; our own row is in bold, and with a
+        caption it floats.
+        """
         shown = [place for place, column in enumerate(self.columns) if column.paper]
         rows = []
         for row in self.rows:
             cells = [escaped((row.name, *row.cells)[place]) for place in shown]
             rows.append([rf"\textbf{{{cell}}}" for cell in cells] if row.own else cells)
-        headings = [escaped(self.headings[place]) for place in shown]
-        return tabular(headings, rows, None if caption is None else escaped(caption))
+        text: str = pd.DataFrame(rows, columns=[escaped(self.headings[i]) for i in shown]).to_latex(
+            index=False,
+            escape=False,
+            caption=None if caption is None else escaped(caption),
+            column_format=f"l{'r' * (len(shown) - 1)}",
+        )
+        return text
 
 
 WIDE = 10_000
@@ -261,13 +268,12 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  #
 
 def csv(frame: pd.DataFrame) -> str:
     """A frame as CSV, with six digits, in which no text is a formula for a spreadsheet."""
-    texts = frame.select_dtypes(["object", "string"]).columns
-    frame = frame.assign(**{name: [_no_formula(each) for each in frame[name]] for name in texts})
+    for name in frame.select_dtypes(["object", "string"]):
+        # A column has few values, each of them in many lines.
+        texts = {each for each in frame[name].unique() if isinstance(each, str)}
+        if formulas := {each: f"'{each}" for each in texts if each.startswith(FORMULAS)}:
+            frame = frame.assign(**{name: frame[name].replace(formulas)})
     return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-
-
-def _no_formula(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
 # -- tables for papers -----------------------------------------------------------------------------
@@ -281,19 +287,6 @@ SIGNS = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     NOTHING: "--",
 }
-
-
-def tabular(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], caption: str | None = None
-) -> str:
-    """A table for `booktabs`, whose cells are LaTeX already; the first column is set to the left.
-
-    With a caption it floats.
-    """
-    cells = pd.DataFrame(list(rows), columns=list(headings))
-    columns = f"l{'r' * (len(headings) - 1)}"
-    text: str = cells.to_latex(index=False, escape=False, caption=caption, column_format=columns)
-    return text
 
 
 def escaped(text: str) -> str:

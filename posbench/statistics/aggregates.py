@@ -101,23 +101,3 @@ def zero_shot_first(kind: str) -> tuple[bool, str]:
 
 def is_pretrained(kind: str) -> bool:
     return kind.startswith(PRETRAINED)
-
-
-# -- runs as they are ------------------------------------------------------------------------------
-
-
-def p_improvement(runs: pd.DataFrame, a: str, b: str) -> float:
-    """The chance that a run of `a` is above a run of `b` on the same task, a tie counting half.
-
-        P(a > b) = mean over tasks of U / (n m),  U of Mann and Whitney
-
-    The mean is over the tasks that both have; NaN if there are none. It says how often, not by
-    how much. Source: Agarwal et al. 2021, arXiv 2108.13264, section 4.3.
-    """
-    each = []
-    for _, part in checked(runs).dropna(subset="area").groupby("task"):
-        one, other = (part.loc[part["row"] == row, "area"].to_numpy(float) for row in (a, b))
-        if len(one) and len(other):
-            difference = one[:, None] - other
-            each.append(((difference > 0) + 0.5 * (difference == 0)).mean())
-    return float(np.mean(each)) if each else np.nan

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,7 @@ class Fitted:
     cells: Array  # [row, task, measure]: mean over the trainings that learned; NaN without any
     numbers: Array  # [row, measure]
     drawn: Drawn
+    known_errors: dict[str, Array] = field(default_factory=dict)  # by measure, once asked for
 
     @classmethod
     def of(
@@ -79,36 +80,39 @@ class Fitted:
         return cls(rows, tasks, list(measures), cells, numbers, drawn)
 
     @functools.cached_property
-    def errors(self) -> Array:
-        """The standard error of each number, [row, measure]. Differences do without it."""
-        drawn = self.drawn
-        each = [_solved(values, drawn.mask, weights) for values, weights in drawn.parts()]
-        return np.asarray(_spread(np.concatenate(each)) * _widening(drawn.mask.sum(1))[:, None])
-
-    @functools.cached_property
     def num_learned(self) -> pd.Series:
         """How many tasks each row has learned."""
-        return pd.Series(np.isfinite(self.cells[:, :, 0]).sum(1), self.rows)
+        return pd.Series(self.drawn.mask.sum(1), self.rows)
 
     def cell_means(self, measure: str = "area") -> pd.DataFrame:
         """The mean over the trainings that learned, [row, task]."""
         of = self.cells[:, :, self.measures.index(measure)]
         return pd.DataFrame(of, self.rows, self.tasks)
 
+    def errors(self, measure: str = "area") -> Array:
+        """The standard error of each number. Differences do without it."""
+        if measure not in self.known_errors:
+            parts = self.drawn.parts([self.measures.index(measure)])
+            each = [_solved(values, self.drawn.mask, weights)[..., 0] for values, weights in parts]
+            spread = _spread(np.concatenate(each))
+            self.known_errors[measure] = spread * _widening(self.drawn.mask.sum(1))
+        return self.known_errors[measure]
+
     def half_widths(self, measure: str = "area") -> Array:
         """Half of the 95 % interval of each number; NaN below three learned tasks."""
-        quantile = _quantile(self.num_learned.to_numpy())
-        return quantile * self.errors[:, self.measures.index(measure)]
+        return _quantile(self.num_learned.to_numpy()) * self.errors(measure)
+
+    def number(self, measure: str = "area") -> pd.Series:
+        """The number of each row, kept within 0 and 1. The model has no such limit: it puts a row
+        that reaches all of one hard task above 1.
+        """
+        return pd.Series(self.numbers[:, self.measures.index(measure)], self.rows).clip(0, 1)
 
     def table(self, measure: str = "area") -> pd.DataFrame:
-        """The number of each row with its 95 % interval, in columns `number`, `low` and `high`;
-        the bounds are NaN below three learned tasks.
-
-        All are kept within 0 and 1. The model has no such limit: it puts a row that reaches all
-        of one hard task above 1.
+        """The number of each row with its 95 % interval, in columns `number`, `low` and `high`,
+        all within 0 and 1; the bounds are NaN below three learned tasks.
         """
-        half = self.half_widths(measure)
-        number = self.numbers[:, self.measures.index(measure)]
+        number, half = self.numbers[:, self.measures.index(measure)], self.half_widths(measure)
         columns = {"number": number, "low": number - half, "high": number + half}
         return pd.DataFrame(columns, self.rows).clip(0, 1)
 
@@ -168,13 +172,15 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Cell means, and how to draw their trainings again."""
+    """Cell means, and how to draw their trainings again, which is done once somebody asks."""
 
     means: Array  # [row, task, measure], 0 where nothing was learned
     mask: npt.NDArray[np.bool_]  # [row, task]
-    # Of the cells that draw the same: their rows, task, [training, row, measure], times by draw.
-    blocks: list[tuple[list[int], int, Array, npt.NDArray[np.float64]]]
-    weights: Array  # [draw, task]
+    # Of the cells that draw the same, by their task and trainings: row, [training, measure].
+    alike: dict[tuple[int, str], list[tuple[int, Array]]]
+    tasks: list[str]
+    draws: int
+    seed: int
 
     @classmethod
     def of(
@@ -188,10 +194,10 @@ class Drawn:
     ) -> Drawn:
         means = np.zeros((len(rows), len(tasks), len(measures)))
         mask = np.zeros(means.shape[:2], bool)
-        alike: dict[tuple[str, str], list[tuple[int, Array]]] = {}
+        alike: dict[tuple[int, str], list[tuple[int, Array]]] = {}
         # Plain arrays, cut at the ends of cells: a data frame for each of a thousand takes seconds.
         values = known[measures].to_numpy(float)
-        names = (known["seed"].astype(str) + " " + known["training"].astype(str)).tolist()
+        names = list(zip(known["seed"].tolist(), known["training"].tolist(), strict=True))
         places = (
             pd.Index(rows).get_indexer(known["row"]),
             pd.Index(tasks).get_indexer(known["task"]),
@@ -200,27 +206,40 @@ class Drawn:
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
             row, task = int(places[0][start]), int(places[1][start])
             means[row, task], mask[row, task] = values[start:end].mean(0), True
-            place = tasks[task], repr(names[start:end])
+            place = task, repr([f"{each} {training}" for each, training in names[start:end]])
             alike.setdefault(place, []).append((row, values[start:end]))
-        blocks = []
-        for (name, key), same in alike.items():
+        return cls(means, mask, alike, tasks, draws, seed)
+
+    @functools.cached_property
+    def blocks(self) -> list[tuple[list[int], int, Array, Array]]:
+        """Of the cells that draw the same: their rows, task, [training, row, measure], and how
+        often each training is in each draw, [draw, training].
+        """
+        found = []
+        for (task, key), same in self.alike.items():
             count = len(same[0][1])
             if count > 1:  # a single training does not vary
-                drawn = _random(seed, "seeds", name, key).integers(count, size=(draws, count - 1))
+                random = _random(self.seed, "seeds", self.tasks[task], key)
+                drawn = random.integers(count, size=(self.draws, count - 1))
                 times = (drawn[:, :, None] == np.arange(count)).sum(1) / (count - 1)
                 each = np.stack([areas for _, areas in same], axis=1)
-                blocks.append(([row for row, _ in same], tasks.index(name), each, times))
-        chosen = _random(seed, "tasks").integers(len(tasks), size=(draws, len(tasks)))
-        weights = (chosen[:, :, None] == np.arange(len(tasks))).sum(1).astype(float)
-        return cls(means, mask, blocks, weights)
+                found.append(([row for row, _ in same], task, each, times))
+        return found
+
+    @functools.cached_property
+    def weights(self) -> Array:
+        """How often each task is in each draw, [draw, task]."""
+        count = len(self.tasks)
+        chosen = _random(self.seed, "tasks").integers(count, size=(self.draws, count))
+        return (chosen[:, :, None] == np.arange(count)).sum(1).astype(float)
 
     def parts(
-        self, measures: Sequence[int] | None = None, rows: Sequence[int] | None = None
+        self, measures: Sequence[int], rows: Sequence[int] | None = None
     ) -> Iterator[tuple[Array, Array]]:
-        """Cell means, of all measures and rows or of these, and weights of tasks, CHUNK draws at a
-        time.
+        """Cell means of these measures, of all rows or of these, and weights of tasks, CHUNK draws
+        at a time.
         """
-        chosen = slice(None) if measures is None else list(measures)
+        chosen = list(measures)
         wanted = list(range(len(self.means)) if rows is None else rows)
         places = {row: place for place, row in enumerate(wanted)}
         means = self.means[wanted][:, :, chosen]
@@ -251,7 +270,8 @@ def _solved(values: Array, mask: npt.NDArray[np.bool_], weights: Array) -> Array
     learned = mask.astype(float)
     of_task = learned.sum(0)  # rows by task
     share = learned / of_task
-    centred = values - np.einsum("rt,drtm->dtm", share, values)[:, None]
+    of_all = np.einsum("rt,drtm->dtm", share, values)  # the mean of each task
+    centred = values - of_all[:, None]
     right = np.einsum("dt,rt,drtm->drm", weights, learned, centred, optimize=True)
     pairs = (learned[:, None] * share[None]).reshape(-1, len(of_task))
     matrix = -(weights @ pairs.T).reshape(-1, len(learned), len(learned))
@@ -260,7 +280,7 @@ def _solved(values: Array, mask: npt.NDArray[np.bool_], weights: Array) -> Array
     diagonal = np.where(own > 0, own, 1.0) + 1e-9
     matrix += 1 / len(learned) + diagonal[:, :, None] * np.eye(len(learned))
     effects = np.linalg.solve(matrix, right)
-    rest = np.einsum("rt,drtm->dtm", share, values) - np.einsum("rt,drm->dtm", share, effects)
+    rest = of_all - np.einsum("rt,drm->dtm", share, effects)
     level = np.einsum("dt,dtm->dm", weights, rest) / weights.sum(1)[:, None]
     found = effects + level[:, None]
     found[own == 0] = np.nan
@@ -291,38 +311,3 @@ def _connected(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     graph = sparse.csr_matrix(mask.astype(int) @ mask.astype(int).T)
     _, names = sparse.csgraph.connected_components(graph, directed=False)
     return np.asarray(names == np.bincount(names).argmax()) if len(names) else names.astype(bool)
-
-
-# -- what was learned for the same money -----------------------------------------------------------
-
-
-def learned_within(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """What each row had learned when it had used the multiplications of a reference row.
-
-        budget(t) = mean over trainings of the reference of (steps * multiplications of a step)
-
-    A training had learned by then if it learned at all, and steps_to_gate * multiplications of its
-    step <= budget(t). Its rate would have decayed by then, had it been stopped there, so that this
-    is the least that it would have learned.
-
-    Args:
-        runs: a line a training, with columns `row`, `task`, `learned`, `steps` (of the whole
-            training), `steps_to_gate` (NaN if it never was there) and `step_multiplications`
-        reference: one of the rows
-
-    Returns:
-        By row, `share` (mean over the tasks of the reference of the share of trainings), `tasks`
-        (how many of these it has learned at least once by then) and `of` (how many it was run on).
-        Empty where a training lacks the count of its multiplications.
-    """
-    columns = ["share", "tasks", "of"]
-    if "step_multiplications" not in runs or runs["step_multiplications"].isna().any():
-        return pd.DataFrame(columns=columns)
-    theirs = runs[runs["row"] == reference]
-    budget = (theirs["steps"] * theirs["step_multiplications"]).groupby(theirs["task"]).mean()
-    mine = runs[runs["task"].isin(budget.index)]
-    used = mine["steps_to_gate"] * mine["step_multiplications"]
-    within = mine["learned"].astype(bool) & (used <= mine["task"].map(budget))
-    cells = within.groupby([mine["row"], mine["task"]]).mean().groupby("row")
-    found = {"share": cells.mean(), "tasks": cells.apply(lambda of: int((of > 0).sum()))}
-    return pd.DataFrame({**found, "of": cells.size()})[columns]

@@ -21,8 +21,6 @@ DRAWS = 100_000
 ROUNDING = 1e-9
 """Sums that differ by less than this share of the largest possible sum are the same sum."""
 
-Pairs = Sequence[tuple[float, float]]
-
 
 def sign_flip(differences: Sequence[float]) -> float:
     """The p of a mean difference, where each difference might as well have the other sign.
@@ -41,57 +39,31 @@ def sign_flip(differences: Sequence[float]) -> float:
     return _drawn(signs @ values, observed, largest)
 
 
-def permutation(strata: Sequence[Pairs]) -> float:
-    """The p of a mean difference, where within each stratum a score might be of either side.
+def exchange(strata: Sequence[Sequence[Sequence[float]]]) -> float:
+    """The p of a mean difference, where within each stratum a score might be of either side:
+    [stratum][side][score].
 
     It fits sides that do not share their weights, so that the two scores of a seed have nothing in
-    common. A stratum with n pairs has C(2n, n) ways of handing its 2n scores to the two sides, and
-    the statistic is the sum over strata of (sum of one side - sum of the other). Without unit; NaN
-    if there is no pair.
+    common. With n scores of one side and m of the other, a stratum has C(n + m, n) ways of handing
+    them to the two sides, and the statistic is the sum over strata of min(n, m) times the
+    difference of the means. Without unit; NaN if there is no score.
     """
-    return exchange([tuple(zip(*pairs, strict=True)) for pairs in strata if len(pairs)])
-
-
-def exchange(
-    strata: Sequence[Sequence[Sequence[float]]], weights: Sequence[float] | None = None
-) -> float:
-    """The same for two sides that need not have as many scores: [stratum][side][score].
-
-    With n scores of one side and m of the other, there are C(n + m, n) ways, and the statistic is
-    the sum over strata of the difference of the means, by weight: min(n, m) unless told.
-    """
-    pooled = []
-    for place, sides in enumerate(strata):
-        weight = min(map(len, sides)) if weights is None else weights[place]
-        pooled.append(
-            (np.concatenate([np.asarray(side, float) for side in sides]), len(sides[0]), weight)
-        )
+    pooled = [
+        (np.concatenate([np.asarray(side, float) for side in sides]), len(sides[0]))
+        for sides in strata
+        if min(map(len, sides))
+    ]
     if not pooled:
         return math.nan
-    observed = sum(float(_differences(each[0][None], *each[1:])[0]) for each in pooled)
-    largest = float(
-        sum(
-            weight * np.abs(scores).sum() / min(size, len(scores) - size)
-            for scores, size, weight in pooled
-        )
-    )
-    if _countable([math.comb(len(scores), size) for scores, size, _ in pooled]):
+    observed = sum(float(_differences(scores[None], size)[0]) for scores, size in pooled)
+    largest = float(sum(np.abs(scores).sum() for scores, _ in pooled))
+    if _countable([math.comb(len(scores), size) for scores, size in pooled]):
         return _counted([_every_way(*each) for each in pooled], observed, largest)
     random = np.random.default_rng(0)
     sums = np.zeros(DRAWS)
-    for scores, size, weight in pooled:
-        sums += _differences(random.permuted(np.tile(scores, (DRAWS, 1)), axis=1), size, weight)
+    for scores, size in pooled:
+        sums += _differences(random.permuted(np.tile(scores, (DRAWS, 1)), axis=1), size)
     return _drawn(sums, observed, largest)
-
-
-def num_sign_flips(num_pairs: int) -> int:
-    """How many sign patterns so many pairs have: 2^n."""
-    return int(2**num_pairs)
-
-
-def num_permutations(sizes: Iterable[int]) -> int:
-    """How many ways strata with so many pairs have of handing scores to two sides."""
-    return math.prod(_ways(size) for size in sizes)
 
 
 def least_sign_flip(num_pairs: int) -> float:
@@ -132,21 +104,18 @@ def holm(p: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _ways(num_pairs: int) -> int:
-    return math.comb(2 * num_pairs, num_pairs)
-
-
-def _differences(scores: np.ndarray, size: int, weight: float) -> np.ndarray:
-    """The weighted difference between the first `size` scores of each row and the others."""
+def _differences(scores: np.ndarray, size: int) -> np.ndarray:
+    """The difference between the first `size` scores of each row and the others, by weight."""
+    weight = min(size, scores.shape[1] - size)
     return weight * (scores[:, :size].mean(axis=1) - scores[:, size:].mean(axis=1))
 
 
-def _every_way(scores: np.ndarray, size: int, weight: float) -> np.ndarray:
-    """The weighted difference between the two sides, for each way of choosing the first."""
+def _every_way(scores: np.ndarray, size: int) -> np.ndarray:
+    """The same for each way of choosing the first side."""
     chosen = np.array(list(itertools.combinations(range(len(scores)), size)))
     others = len(scores) - size
     first = scores[chosen].sum(axis=1)
-    return weight * (first / size - (scores.sum() - first) / others)
+    return min(size, others) * (first / size - (scores.sum() - first) / others)
 
 
 def _halves(sizes: Sequence[int]) -> list[list[int]]:

@@ -67,35 +67,49 @@ def summarise(
     classes = runs["class"] if "class" in runs else pd.Series("all", runs.index)
     found = {}
     for name, part in runs.groupby(classes, sort=True):
-        table, fitted = standing(part, draws, seed)
-        cells = None if fitted is None else fitted.cell_means()
-        found[name] = table if cells is None else table.join(cells)
+        fitted = fit(part, draws=draws, seed=seed)
+        table = standing(part, fitted)
+        found[name] = table if fitted is None else table.join(fitted.cell_means())
     order = sorted(found, key=zero_shot_first)
     return pd.concat({name: found[name] for name in order}, names=["class", "row"])
 
 
-def standing(
-    runs: pd.DataFrame,
-    draws: int = DRAWS,
-    seed: int = 0,
-    lengths: Sequence[str] = (),
-    beside: pd.DataFrame | None = None,
-) -> tuple[pd.DataFrame, Fitted | None]:
-    """The part of `summarise` within a class, and the model behind it; None if nothing was learned.
+def fit(
+    runs: pd.DataFrame, lengths: Sequence[str] = (), draws: int = DRAWS, seed: int = 0
+) -> Fitted | None:
+    """The model of runs of one class with a column `learned`, for areas and for columns with scores
+    at some lengths; None if nothing was learned.
+    """
+    known = runs["learned"].astype(bool) & runs[["area", *lengths]].notna().all(axis=1)
+    return Fitted.of(runs, ["area", *lengths], draws, seed) if known.any() else None
+
+
+def ordered(runs: pd.DataFrame, fitted: Fitted | None) -> pd.DataFrame:
+    """Rows of one class with what they have learned and how far they reach of it, in their order:
+    the lines of `summarise` with columns `learned`, `tasks`, `reaches` and `placed`. Nothing is
+    drawn for that.
 
     Args:
         runs: checked, with a column `learned`
-        draws: see `summarise`
-        seed: see `summarise`
-        lengths: columns with scores at some lengths, to which the model is fitted as well
-        beside: runs of further rows that help to say how hard tasks are, and have no line here
+        fitted: to these runs, and to those of further rows that help to say how hard tasks are
     """
     learned = runs["learned"].astype(float)
     if "in_distribution" in runs:  # what was not tested at 1x has neither learned nor failed to
         learned = learned.where(runs["in_distribution"].notna())
-    by_task = learned.groupby([runs["row"], runs["task"]])
-    cells = by_task.mean().unstack("task")
+    cells = learned.groupby([runs["row"], runs["task"]]).mean().unstack("task")
     table = pd.DataFrame({"learned": cells.mean(axis=1), "tasks": (cells > 0).sum(axis=1)})
+    table["reaches"] = np.nan if fitted is None else fitted.number()
+    enough = ENOUGH * cells.shape[1] - 1e-9
+    table["placed"] = (table["tasks"] >= enough) & table["reaches"].notna()
+    order = table.assign(reaches=table["reaches"].round(9)).sort_values(
+        ["placed", "reaches"], ascending=False, kind="stable", na_position="last"
+    )
+    return table.loc[order.index]
+
+
+def standing(runs: pd.DataFrame, fitted: Fitted | None) -> pd.DataFrame:
+    """The part of `summarise` within a class; see `ordered`."""
+    table = ordered(runs, fitted)
     table["num_tasks"] = runs.groupby("row")["task"].nunique()
     table["num_seeds"] = runs.groupby(["row", "task"]).size().groupby("row").min()
     if "steps_to_gate" in runs:
@@ -105,34 +119,18 @@ def standing(
         if "multiplications" in runs:
             used = runs["multiplications"].where(there)
             table["multiplications"] = used.groupby(runs["row"]).median()
-    tasks = sorted(set(runs["task"]))
-    more = (
-        runs
-        if beside is None
-        else pd.concat([runs, beside]).drop_duplicates(["row", "task", "seed"])
-    )
-    known = more["learned"].astype(bool) & more[["area", *lengths]].notna().all(axis=1)
-    if not (known & more["row"].isin(set(runs["row"]))).any():
-        nothing = ["reaches", "low", "high", "least", "most", "difference", "common", "p_holm"]
-        return table.assign(**dict.fromkeys(nothing, np.nan), placed=False), None
-    fitted = Fitted.of(more, ["area", *lengths], draws, seed)
-    table = table.join(fitted.table().rename(columns={"number": "reaches"}))
-    every = sorted({*tasks, *fitted.tasks})
-    table = table.join(fitted.bounds(every))
-    table[["least", "most"]] = table[["least", "most"]].fillna({"least": 0.0, "most": 1.0})
-    table["placed"] = (table["tasks"] >= ENOUGH * len(tasks) - 1e-9) & table["reaches"].notna()
-    table["rounded"] = table["reaches"].round(9)
-    table = table.sort_values(
-        ["placed", "rounded"], ascending=False, kind="stable", na_position="last"
-    ).drop(columns="rounded")
-    if table["placed"].any():
-        rows = [row for row in table.index if row in fitted.rows]
-        less = fitted.differences(str(table.index[0]), rows)
-        bounds = {"low": "difference_low", "high": "difference_high"}
-        table = table.join(less.rename(columns=bounds))
-    else:
-        table = table.assign(**dict.fromkeys(["difference", "common", "p_holm"], np.nan))
-    return table, fitted
+    if fitted is None:
+        nothing = ["low", "high", "least", "most", "difference", "common", "p_holm"]
+        return table.assign(**dict.fromkeys(nothing, np.nan))
+    table = table.join(fitted.table()[["low", "high"]])
+    table = table.join(fitted.bounds(sorted({*runs["task"], *fitted.tasks})))
+    table = table.fillna({"least": 0.0, "most": 1.0})
+    if not table["placed"].any():
+        return table.assign(**dict.fromkeys(["difference", "common", "p_holm"], np.nan))
+    rows = [row for row in table.index if row in fitted.rows]
+    bounds = {"low": "difference_low", "high": "difference_high"}
+    less = fitted.differences(str(table.index[0]), rows).rename(columns=bounds)
+    return table.join(less)
 
 
 def compare(
@@ -157,12 +155,11 @@ def compare(
         One line a task, and last "learned by both", over all of them: columns `a`, `b` (areas of
         the trainings that learned), `difference` (a - b), `low`, `high` (95 %: of a task over
         seeds by Student's t, from three seeds of each on; in the last line over tasks and seeds),
-        `p_improvement`, the chance that a training of a is above one of b, and `p_value`,
-        two-sided, of the `test`: "sign flip" where all runs of both share their weights, seed by
-        seed, "permutation" elsewhere, and "t over tasks" in the last line. `p_least` is the least
-        p-value that the test can give of so many runs: 1 for one seed of one task, which can tell
-        nothing. `posbench.results.compare` warns where no test can reach .05. `p_holm` is adjusted
-        over the tasks.
+        and `p_value`, two-sided, of the `test`: "sign flip" where all runs of both share their
+        weights, seed by seed, "permutation" elsewhere, and "t over tasks" in the last line.
+        `p_least` is the least p-value that the test can give of so many runs: 1 for one seed of one
+        task, which can tell nothing. `posbench.results.compare` warns where no test can reach .05.
+        `p_holm` is adjusted over the tasks.
 
     Raises:
         PosbenchError: if a row is unknown, the two have learned no task in common, or as
@@ -189,7 +186,6 @@ def compare(
         "a": means[a],
         "b": means[b],
         **less[["difference", "low", "high"]],
-        "p_improvement": aggregates.p_improvement(pair, a, b),
         "p_value": less["p"],
         "p_least": np.nan if np.isnan(less["p"]) else 0.0,
         "test": "t over tasks",
@@ -284,7 +280,6 @@ def _on_task(runs: pd.DataFrame, a: str, b: str) -> dict[str, Any]:
         "difference": difference,
         "low": difference - half,
         "high": difference + half,
-        "p_improvement": aggregates.p_improvement(runs, a, b),
         "p_value": p,
         "p_least": least,
         "test": "sign flip" if shared else "permutation",

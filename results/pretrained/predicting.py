@@ -33,9 +33,8 @@ from posbench.config import commands
 from posbench.records import files, tables
 from posbench.showing.table import code, number, pipes, plain
 from posbench.statistics import aggregates
-from posbench.statistics.aggregates import PRETRAINED, ZERO_SHOT
-from posbench.statistics.bootstrap import resampled
-from posbench.statistics.correlation import RankCorrelation
+from posbench.statistics.aggregates import CONFIDENCE, PRETRAINED, ZERO_SHOT, Array
+from posbench.statistics.likelihoods import Draws, resampled
 from posbench.statistics.measures import corrected_lines
 
 FILE = "predicting.md"
@@ -43,6 +42,40 @@ ORDERS = 100_000
 """Orders of the extensions that are looked at: all of eight."""
 FEWEST = 3
 """A rank correlation of fewer extensions says nothing."""
+
+
+@dataclass(frozen=True)
+class RankCorrelation:
+    """Spearman's, of the overall numbers of the same rows on two sides, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, one: Draws, other: Draws) -> RankCorrelation:
+        """Rows that tie share their mean rank; draws in which all of one side tie say nothing.
+
+        NaN where the estimates of one side tie. Raises `PosbenchError` if rows differ.
+        """
+        if one.rows != other.rows:
+            raise PosbenchError("a rank correlation is of the same rows on both sides")
+        value = _correlated(one.estimates[None], other.estimates[None])
+        drawn = _correlated(one.overall, other.overall)
+        drawn = drawn[~np.isnan(drawn)]
+        if np.isnan(value[0]) or not len(drawn):
+            return cls(np.nan, np.nan, np.nan)
+        low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+        return cls(float(value[0]), float(low), float(high))
+
+
+def _correlated(one: Array, other: Array) -> Array:
+    """Rank correlation of each draw; both are [draw, row]."""
+    sides = [stats.rankdata(np.round(values, 9), axis=1) for values in (one, other)]
+    centred = [ranks - ranks.mean(1, keepdims=True) for ranks in sides]
+    norms = np.sqrt((centred[0] ** 2).sum(1) * (centred[1] ** 2).sum(1))
+    products = (centred[0] * centred[1]).sum(1)
+    return np.divide(products, norms, out=np.full(len(norms), np.nan), where=norms > 0)
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,7 @@ from posbench.records.tables import refuse_mixed
 from posbench.showing.table import number
 from posbench.statistics.aggregates import Estimate
 from posbench.statistics.measures import corrected_lines
-from posbench.statistics.randomisation import (
-    holm,
-    num_permutations,
-    num_sign_flips,
-    permutation,
-    sign_flip,
-)
+from posbench.statistics.randomisation import exchange, holm, sign_flip
 
 # -- the rule by which claims are judged, as it stands at the top of every page of -----------------
 
@@ -255,17 +249,18 @@ def _tested(claim: Claim, found: list[Evidence], family_size: int) -> Finding:
     """The finding before the correction: still open if there is a p."""
     left = [table for table in found if table.left]
     num_pairs = sum(len(table.of) for table in left)
-    pairs = [list(zip(table.of - claim.by, table.over, strict=True)) for table in left]
+    sides = [(table.of - claim.by, table.over) for table in left]
     shared = all(table.shared for table in left)
-    ways = num_sign_flips(num_pairs) if shared else num_permutations(map(len, pairs))
+    each = [math.comb(2 * len(of), len(of)) for of, _ in sides]
+    ways = 2**num_pairs if shared else math.prod(each)
     untested = _untested([table.gate for table in found if table.counts])
     if untested is None and (num_pairs < MIN_PAIRS or ways < WAYS * family_size / ALPHA):
         untested = Outcome.TOO_FEW
     p = math.nan
     if untested is None and shared:
-        p = sign_flip([of - over for each in pairs for of, over in each])
+        p = sign_flip([value for of, over in sides for value in of - over])
     elif untested is None:
-        p = permutation(pairs)
+        p = exchange(sides)
     difference = Estimate.over(value for table in left for value in table.differences)
     verdict = untested or Outcome.OPEN
     return Finding(claim, found, num_pairs, difference, p, math.nan, verdict)

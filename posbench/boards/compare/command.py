@@ -11,7 +11,7 @@ its tests are all that is made. What is missing of its runs is made first, by a 
 stopped and goes on when the command is given again. Every other row comes from published records,
 those of results/BOARD unless --against names a folder, with the same seeds as far as they are
 published. It prints the place and the nearest rows, lists rows that are excluded for missing tasks,
-and ends with the commands that say more. FOLDER/compare/ has them as ROW.md and .tex, and ROW.html
+and ends with the words that say more. FOLDER/compare/ has them as ROW.md and .tex, and ROW.html
 is the page of a board with the row open among the others. Of a task, the rows that the board refers
 to are trained, or those of method=.
 """
@@ -19,11 +19,9 @@ to are trained, or those of method=.
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -33,11 +31,10 @@ import pandas as pd
 
 from posbench.base.disk import write_whole
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import counted, duration, printable
+from posbench.base.wording import counted, printable
 from posbench.boards.compare import of_task, report
-from posbench.boards.compare.of_row import differences, standing, worth
+from posbench.boards.compare.of_row import differences, standing
 from posbench.boards.compare.of_task import TaskSubject
-from posbench.boards.compare.report import Unrecorded
 from posbench.boards.compare.rivals import Rivals, RowKind, of_other_tasks, on_tasks_as_here
 from posbench.boards.compare.subject import USUAL_SEEDS, RowSubject, offered_seeds, subject
 from posbench.config import board as definition
@@ -50,7 +47,6 @@ from posbench.config.words import Word
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.running.zoo import zoos
-from posbench.showing.table import number
 from posbench.statistics.aggregates import FEWEST
 from posbench.sweeping.plan import SweepPlan, in_zoo, plan, published
 from posbench.sweeping.requests import Request
@@ -207,7 +203,7 @@ def _compare(
 
     command = [] if chosen.no_training else mine.command(board, tasks, seeds)
     again = _again(chosen)
-    planned, stopped = _made(mine.runs(board, tasks, seeds), command, results_dir)
+    planned, stopped = _made(mine.runs(board, tasks, seeds), command)
     own = _complete(planned, again, tried=bool(command))
     held = rivals.beside(own)  # what was stopped has fewer tasks, or fewer seeds of some
     there = standing(own, held)
@@ -215,7 +211,7 @@ def _compare(
     notes = [
         *of_other_tasks(left),
         *held.remarks(there.tasks),
-        *_worth(worth(here, board, there.tasks, ran, kind), there.tasks, ran, board),
+        *_covered(there.tasks, ran, board),
         *_chosen(rivals, tasks, mine, trained),
         *_notes(planned, ran, again),
         *differences(own, held.records),
@@ -223,10 +219,10 @@ def _compare(
     print(printable(report.text(there, board, notes)))
     from posbench.explain.sketches import sketch  # and with it torch
 
-    source = Unrecorded(mine.folders, sketch(there.row, mine.row))
-    paths = report.write(there, board, notes, own, results_dir / "compare", source)
+    drawn = there.sketched(sketch(there.row, mine.row))
+    paths = report.write(drawn, board, notes, own, results_dir / "compare", mine.folders)
     print(f"Written: {', '.join(map(str, paths))}")
-    for line in _next(mine, rivals, tasks, seeds, chosen, own[0]):
+    for line in _next(mine, rivals, tasks, seeds, own[0]):
         print(printable(line))
     frame = there.frame()
     frame.attrs = {"sentences": list(report.sentences(there, board)), "notes": notes}
@@ -242,7 +238,7 @@ def _compare_rows(
     results_dir = Path(compose(*mine.settings).content["results_dir"])
     command = [] if chosen.no_training else mine.command
     again = _again(chosen)
-    planned, stopped = _made(mine.runs, command, results_dir)
+    planned, stopped = _made(mine.runs, command)
     own = _complete(planned, again, tried=bool(command))
     here, left = on_tasks_as_here(files.records(against), board, mine.protocol)
     found = of_task.TaskStanding.of(own, here, board)
@@ -252,13 +248,13 @@ def _compare_rows(
     write_whole(path, of_task.page(found, board, notes).markdown())
     print(f"Written: {path}")
     if lacking := {*offered_seeds(board, None, USUAL_SEEDS)} - {*mine.seeds}:
-        print(printable(_with_seeds(chosen, len(lacking), {*mine.seeds, *lacking})))
+        print(printable(_with_seeds(len(lacking), {*mine.seeds, *lacking})))
     frame = found.summary.assign(on_board=found.known).rename_axis(index="row")
     frame.attrs = {"sentences": list(of_task.sentences(found, board)), "notes": notes}
     return _ended(planned, stopped), frame
 
 
-def _made(request: Request, command: Sequence[str], results_dir: Path) -> tuple[SweepPlan, bool]:
+def _made(request: Request, command: Sequence[str]) -> tuple[SweepPlan, bool]:
     """The plan of what is asked for, after the sweep of these words, if any, has made what was
     missing, and whether that was stopped. The sweep says its cost.
     """
@@ -268,38 +264,12 @@ def _made(request: Request, command: Sequence[str], results_dir: Path) -> tuple[
         print(said)
     if not planned.runs or not command:
         return planned, False
-    for line in _beforehand(planned, results_dir):
-        print(line)
     print(f"python -m posbench {shlex.join(command)}", flush=True)
     status = _swept([sys.executable, "-m", "posbench", *command, QUIET])
     made, stopped = plan(there), status < 0 or status > 128
     if stopped and not made.complete:
         raise KeyboardInterrupt
     return made, stopped
-
-
-def _beforehand(planned: SweepPlan, results_dir: Path) -> Iterator[str]:
-    """How long the runs take here; the sweep says their CPU time."""
-    cost = planned.cost(results_dir)
-    if cost.total:
-        share = share_of_a_core()
-        yield (
-            f"{counted(len(planned.runs), 'run')} to make, which takes about "
-            f"{duration((START + cost.total) / share)} by the clock if they follow one another: a "
-            f"process gets {100 * share:.0f} % of a core here now."
-        )
-
-
-START = 20.0
-"""CPU seconds in which the command and its sweep begin and end."""
-
-
-def share_of_a_core(seconds: float = 0.2) -> float:
-    """How much of a core a busy process gets: less than 1 where others compute as well."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    while time.process_time() - cpu < seconds:
-        sum(range(1000))
-    return min(1.0, (time.process_time() - cpu) / (time.perf_counter() - wall))
 
 
 def _swept(words: Sequence[str]) -> int:
@@ -349,26 +319,11 @@ def _refused(planned: SweepPlan) -> Iterator[str]:
             yield f"{row} is not tested on {', '.join(tasks)}: {reason}"
 
 
-def _worth(
-    known: tuple[float, int], tasks: Sequence[str], seeds: Sequence[int], board: Board
-) -> Iterator[str]:
-    """What a choice of tasks and seeds says of the whole board."""
-    correlation, rows = known
-    if len(tasks) == len(board.all_tasks) and len(seeds) >= USUAL_SEEDS:
-        return
-    of = f"{counted(len(tasks), 'task')} and {counted(len(seeds), 'seed')} of the board"
-    if math.isnan(correlation):
-        complete = f"{rows or 'no'} published row{' has' if rows == 1 else 's have'}"
-        yield (
-            f"This covers {of}. How well its order agrees with that of the whole board is not "
-            f"known: {complete} all of its tasks, and a rank correlation needs three."
-        )
-    else:
-        yield (
-            f"This covers {of}. On this part, the order of the {rows} published rows with a "
-            f"number has a rank correlation of {number(correlation)} with their order on the "
-            "whole board."
-        )
+def _covered(tasks: Sequence[str], seeds: Sequence[int], board: Board) -> Iterator[str]:
+    """How much of the board was run, where that is not all of it."""
+    if len(tasks) < len(board.all_tasks) or len(seeds) < USUAL_SEEDS:
+        some = f"{counted(len(tasks), 'task')} and {counted(len(seeds), 'seed')}"
+        yield f"This covers {some} of the board."
 
 
 def _chosen(
@@ -392,43 +347,24 @@ def _chosen(
 
 
 def _next(
-    mine: RowSubject,
-    rivals: Rivals,
-    tasks: Sequence[str],
-    seeds: Sequence[int],
-    chosen: argparse.Namespace,
-    own: Record,
+    mine: RowSubject, rivals: Rivals, tasks: Sequence[str], seeds: Sequence[int], own: Record
 ) -> Iterator[str]:
-    """The commands that say more: all seeds, all tasks, and one file of it for others."""
-    asked = _asked(chosen)
+    """What says more: all seeds, all tasks, and one file of it for others."""
     offered = sorted({record.seed for record in rivals.offered})
     whole = rivals.common or rivals.tried
-    if lacking := [seed for seed in offered if seed not in seeds]:
-        yield _with_seeds(chosen, len(lacking), offered)
+    if lacking := {*offered} - {*seeds}:
+        yield _with_seeds(len(lacking), offered)
     if "task" not in mine.tests and len(tasks) < len(whole):
-        yield f"Next, on all {len(whole)} tasks: {shlex.join([*asked, '--whole'])}"
+        yield f"Next, on all {len(whole)} tasks: the same command with --whole"
     if mine.folder is not None:
         words = ["posbench", "records", "bundle", f"{own.method.slug}.tar.gz"]
         words += ["--config-dir", str(mine.folder), "--method", own.method.slug]
         yield f"To send it in: {shlex.join(words)}"
 
 
-def _asked(chosen: argparse.Namespace) -> list[str]:
-    """The words of the same comparison, without --quick and --whole."""
-    asked = ["posbench", "compare", *chosen.words]
-    for folder in chosen.config_dir:
-        asked += ["--config-dir", str(folder)]
-    if chosen.board:
-        asked += ["--board", chosen.board]
-    if chosen.against:
-        asked += ["--against", str(chosen.against)]
-    return asked
-
-
-def _with_seeds(chosen: argparse.Namespace, lacking: int, seeds: Iterable[int]) -> str:
-    words = [word for word in _asked(chosen) if not word.startswith("seed=")]
-    words += [*["--whole"] * chosen.whole, f"seed={','.join(map(str, sorted(seeds)))}"]
-    return f"Next, with {counted(lacking, 'further seed')}: {shlex.join(words)}"
+def _with_seeds(lacking: int, seeds: Iterable[int]) -> str:
+    named = ",".join(map(str, sorted(seeds)))
+    return f"Next, with {counted(lacking, 'further seed')}: the same command with seed={named}"
 
 
 def _notes(planned: SweepPlan, seeds: Sequence[int], again: str) -> Iterator[str]:

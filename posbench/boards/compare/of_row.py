@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError
-from posbench.boards.compare.rivals import Rivals, RowKind
+from posbench.boards.compare.rivals import Rivals
 from posbench.boards.measured import Measured
-from posbench.boards.ranking import BoardPart, Ranked
-from posbench.config.board import Board, Rows
-from posbench.config.board_rows import pairs
-from posbench.records import tables
+from posbench.boards.ranking import BoardPart, Pool, Ranked
 from posbench.records.record import Record
 from posbench.statistics import standings
-from posbench.statistics.correlation import rank_correlation
-from posbench.statistics.measures import of_runs
 
 NEAREST = 2
 """So many rows above and below are named."""
@@ -32,7 +28,6 @@ class RowStanding:
 
     row: str
     tasks: tuple[str, ...]
-    lacking: tuple[str, ...]  # tasks of the board that it has no run of
     others: pd.DataFrame  # ours less each of the others with a number, `p_holm` over all of them
     named: tuple[str, ...]  # of these the nearest, and those that the board refers to
     ranked: Ranked
@@ -67,6 +62,11 @@ class RowStanding:
         above = int((sure & (theirs["difference"] < 0)).sum())
         below = int((sure & (theirs["difference"] > 0)).sum())
         return 1 + above, len(placed) - below
+
+    def sketched(self, sketch: Mapping[str, Any]) -> RowStanding:
+        """The same with a picture of its row; see `posbench.explain.sketches`."""
+        sketches = {**self.measured.sketches, self.row: sketch}
+        return replace(self, measured=replace(self.measured, sketches=sketches))
 
     def frame(self) -> pd.DataFrame:
         """What the report says in numbers, a line for each row of its class, best first.
@@ -124,11 +124,11 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
             each.method.label for each in others if each.method.extension in OF_EXTENSIONS
         }
     judged, kind = board.judged, first.method_class
-    ranked = Ranked.of(_part(runs, kind), kind, measured, draws or judged.draws, judged.seed)
+    pool = Pool.of(runs, measured, draws=draws or judged.draws, seed=judged.seed)
+    ranked = Ranked.of(BoardPart.of_runs(f"{kind} rows", runs), kind, pool)
     return RowStanding(
         row,
         tasks,
-        tuple(task for task in board.all_tasks if task not in tasks),
         *_rivals(ranked, row, references),
         ranked,
         measured,
@@ -140,13 +140,6 @@ def _marked(record: Record) -> Record:
     name = record.method
     own = {"name": f"{name.label} (yours)", "changed": (), "hash": content_hash([name.hash])}
     return record.model_copy(update={"method": name.model_copy(update=own)})
-
-
-def _part(runs: pd.DataFrame, kind: str) -> BoardPart:
-    """The rows as a part of a board."""
-    methods, tasks = (tuple(sorted(set(runs[each]))) for each in ("row", "task"))
-    rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
-    return BoardPart(f"{kind[0].upper()}{kind[1:]} rows", rows, runs)
 
 
 def _rivals(ranked: Ranked, row: str, references: set[str]) -> tuple[pd.DataFrame, tuple[str, ...]]:
@@ -162,34 +155,6 @@ def _rivals(ranked: Ranked, row: str, references: set[str]) -> tuple[pd.DataFram
     theirs = ranked.fitted.differences(row, ordered)
     turned = {"difference": -theirs["difference"], "low": -theirs["high"], "high": -theirs["low"]}
     return theirs.assign(**turned), tuple(dict.fromkeys(named))
-
-
-def worth(
-    published: Sequence[Record],
-    board: Board,
-    tasks: Sequence[str],
-    seeds: Sequence[int],
-    kind: RowKind,
-) -> tuple[float, int]:
-    """What a part of a board tells of the whole: the rank correlation (Spearman) of the numbers of
-    the published rows of one kind on these tasks and seeds with those on all, and how many rows it
-    is of. NaN where fewer than three rows have both.
-    """
-    rows = {pair for part in board.parts.values() for pair in pairs(part)}
-    known = [record for record in published if kind.has(record) and record.method.row in rows]
-    if not known:
-        return float("nan"), 0
-    runs = of_runs(tables.table(known)).dropna(subset="area")
-    runs = runs[runs["task"].isin(board.all_tasks)].assign(learned=lambda of: of["trained"])
-    part = runs[runs["task"].isin(tasks) & runs["seed"].isin(seeds)]
-    if runs["task"].nunique() < len(board.all_tasks) or part["task"].nunique() < len(tasks):
-        return float("nan"), 0
-    # Of numbers without intervals two draws are enough.
-    sides = {"all": standings.standing(runs, 2)[0], "part": standings.standing(part, 2)[0]}
-    both = pd.DataFrame({name: side["reaches"] for name, side in sides.items()}).dropna()
-    if len(both) < 3:
-        return float("nan"), len(both)
-    return rank_correlation(both["all"], both["part"]), len(both)
 
 
 def differences(own: Sequence[Record], published: Sequence[Record]) -> list[str]:

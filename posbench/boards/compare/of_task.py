@@ -162,7 +162,8 @@ def _published(found: Sequence[Record], board: Board, protocol: str) -> pd.Serie
     runs = of_runs(tables.table(known)).dropna(subset="area") if known else pd.DataFrame()
     if runs.empty or runs["task"].nunique() < len(board.all_tasks):
         return pd.Series(dtype=float)
-    summary, _ = standings.standing(runs.assign(learned=runs["trained"]), 2)
+    runs = runs.assign(learned=runs["trained"])
+    summary = standings.ordered(runs, standings.fit(runs))
     return summary.loc[summary["placed"].astype(bool), "reaches"]
 
 

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from posbench.base.disk import write_whole
 from posbench.base.wording import counted
+from posbench.boards import opening, page_data
 from posbench.boards.compare.of_row import RowStanding
-from posbench.boards.page import Focus, document
-from posbench.boards.page_data import sketches
+from posbench.boards.findings import headline
+from posbench.boards.page import in_browser
+from posbench.boards.remarks import origins
 from posbench.boards.tables import less_the_first, ranked, share, task_parts
 from posbench.config.board import Board
 from posbench.records.record import Record
 from posbench.showing.pages import Chapter, Page
-from posbench.showing.table import NOTHING, Line, Table, bounds, number, span
+from posbench.showing.table import NOTHING, Line, Markdown, Table, bounds, number, span
 from posbench.statistics.standings import SIGNIFICANT
 
-
-@dataclass(frozen=True)
-class Unrecorded:
-    """What records do not say of our row."""
-
-    folders: Sequence[Path] = ()  # of the user, which commands on the page name
-    sketch: Mapping[str, Any] | None = None  # its line, see `posbench.explain.sketches`
-
-
-NOWHERE = Unrecorded()
+MADE = Markdown("Made by `posbench compare` from published records and yours.")
+TO_ITS_ROW = Markdown("[To its row](#own)")
 ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -112,20 +104,21 @@ def title(found: RowStanding, board: Board) -> str:
 
 
 def of_all(
-    found: RowStanding, board: Board, notes: Sequence[str], source: Unrecorded = NOWHERE
+    found: RowStanding, board: Board, notes: Sequence[str], folders: Sequence[Path] = ()
 ) -> Page:
     """The page of a board, of our row and all rows of its class, with what is found first."""
-    focus = Focus(found.row, title(found, board), list(sentences(found, board)), source.sketch)
-    sketched = {**sketches(), found.row: source.sketch} if source.sketch is not None else None
-    return document(
-        board,
-        found.measured,
-        [found.ranked],
-        [ranked(board, found.ranked, found.measured, found.row, sketched)],
-        list(task_parts(found.measured, board, found.ranked.part.protocol, found.row)),
-        notes,
-        focus=focus,
-        folders=source.folders,
+    measured, ranking = found.measured, found.ranked
+    tasks = list(task_parts(measured, board, ranking.part.protocol, found.row))
+    return Page(
+        title(found, board),
+        [ranked(board, ranking, measured, found.row), Chapter("Task by task", tasks)],
+        [f"{'; '.join(origins(measured.records))}.", MADE],
+        lead=[*opening.measured_on(measured, ranking), TO_ITS_ROW],
+        answer=[*measured.meaningless, *sentences(found, board), *headline([ranking])],
+        notes=notes,
+        picture=opening.picture(ranking, found.row),
+        data=page_data.as_script(page_data.content(measured, [ranking], board, folders=folders)),
+        **in_browser(),
     )
 
 
@@ -135,12 +128,14 @@ def write(
     notes: Sequence[str],
     own: Sequence[Record],
     folder: Path,
-    source: Unrecorded = NOWHERE,
+    folders: Sequence[Path] = (),
 ) -> list[Path]:
-    """The report beside the records: as a page, in Markdown and in LaTeX."""
+    """The report beside the records, as a page, in Markdown and in LaTeX; commands on the page name
+    the folders of the user.
+    """
     name = own[0].method.slug
     written = {
-        folder / f"{name}.html": of_all(found, board, notes, source).html(),
+        folder / f"{name}.html": of_all(found, board, notes, folders).html(),
         folder / f"{name}.md": in_text(found, board, notes).markdown(),
         folder / f"{name}.tex": numbers(found).latex(),
     }

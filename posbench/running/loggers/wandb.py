@@ -17,7 +17,7 @@ from posbench.records.record import Record
 from posbench.running.loggers import metrics
 from posbench.running.loggers.metrics import About
 from posbench.showing import figures as depth_map
-from posbench.showing.figures import PlottedCurve, score_by_length
+from posbench.showing.figures import score_by_length
 from posbench.showing.pages import Chapter, Page, Picture
 from posbench.showing.table import Line, Markdown, Table, code, number
 
@@ -213,10 +213,7 @@ def artifact(record: Record, name: str) -> wandb.Artifact:
 def page(record: Record) -> str:
     """One file that needs no network: the scores by length, the summary and the command."""
     tested = [row for row in record.rows if row.multiple >= 1]
-    multiples, scores = [row.multiple for row in tested], [row.score for row in tested]
-    unknown = [float("nan")] * len(tested)
-    curve = PlottedCurve(record.method.label, 0, multiples, scores, unknown)
-    picture: str = score_by_length([curve], multiples, "score", record.measure)
+    picture = score_by_length({record.method.label: tested}, record.measure)
     lengths = [
         Line(f"{row.multiple:g}x", [str(row.test_length), number(row.score), f"{row.loss:.4g}"])
         for row in record.rows
