@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.core.global_hydra import GlobalHydra
 
 from posbench.base.disk import (
     Damaged,
@@ -94,8 +93,7 @@ def _pack(chosen: argparse.Namespace) -> int:
 def _trainings_of(board: str) -> list[str]:
     """The hashes of all trainings of a board, each once."""
     with composing():
-        asked = request([f"board={board}"], GlobalHydra.instance().config_loader())
-        planned = plan(asked)
+        planned = plan(request([f"board={board}"]))
         runs = {run.training: run for run in (*planned.complete, *planned.runs)}
         return [key for run in runs.values() for key in run.training_hashes]
 
