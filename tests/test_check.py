@@ -289,8 +289,6 @@ OF_CLASSES = [
             "Odd",
             "Scaling",
             "Renumbered",
-            "Excused",
-            "Swelling",
             "Centred",
             "Known",
         )
