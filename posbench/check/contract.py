@@ -226,13 +226,13 @@ def _of_its_own_row(encoding: PositionEncoding) -> None:
     for given, what, remedy in (
         (
             a,
-            "",
+            "row {} of a batch",
             "something is summed, averaged or looked up over the batch, dimension 0; each row is a "
             "sequence of its own",
         ),
         (
             a.at(pos, pos),
-            "with other positions in each row, ",
+            "with other positions in each row of a batch, row {}",
             "positions are [batch|1, n], so keep their first dimension",
         ),
     ):
@@ -242,8 +242,7 @@ def _of_its_own_row(encoding: PositionEncoding) -> None:
             change = difference((together[0][row : row + 1], together[1][row : row + 1]), alone)
             require(
                 change < EXACT,
-                f"{what}row {row} of a batch gives another result than alone (by {change:.1e}): "
-                f"{remedy}",
+                f"{what.format(row)} gives another result than alone (by {change:.1e}): {remedy}",
             )
 
 

@@ -18,7 +18,6 @@ from posbench.base.errors import PosbenchError, place_and_reason
 from posbench.config.command import Command
 from posbench.records.lines import (
     AUDITS,
-    BEFORE,
     LARGEST,
     RECORDS,
     content_of,
@@ -237,11 +236,6 @@ def _records(folder: Path, unreadable: list[str]) -> Iterator[Record]:
 
 
 def _published_records(folder: Path, unreadable: list[str]) -> Iterator[Record]:
-    for path in sorted(folder.glob(BEFORE))[:1]:
-        unreadable.append(
-            f"{path} holds no lines that this version reads, which end in .gz: unpack the folder "
-            "with the posbench that published it, and publish the records again with this one"
-        )
     for path in sorted(folder.glob(RECORDS)):
         with _noting(unreadable):
             for where, line in lines_of(path):

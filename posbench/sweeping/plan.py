@@ -264,7 +264,7 @@ def plan(request: Request) -> SweepPlan:
 
 def _plan(request: Request) -> SweepPlan:
     check = _check_once()
-    refusal, asking = _refusals(), _asking(check)
+    refusals, asking = Refusals(), _asking(check)
     complete: list[PlannedRun] = []
     left: list[PlannedRun] = []
     refused: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -282,7 +282,7 @@ def _plan(request: Request) -> SweepPlan:
             if run.spec.is_complete:
                 complete.append(run)
                 continue
-            reason = refusal(words, run.spec.composed)
+            reason = refusals.refusal(run.spec.composed)
         except (PosbenchError, OmegaConfBaseException, YAMLError) as error:
             wrong[words] = sentence(error, words)
             continue
@@ -327,20 +327,6 @@ def _asking(check: Callable[[Composition], None]) -> Callable[[Words], RunSpec]:
         return found[rest] if seed is None else found[rest].with_seed(seed)
 
     return asking
-
-
-def _refusals() -> Callable[[Words, Composition], str]:
-    """Why runs cannot be; "" for one that can."""
-    refusals = Refusals()
-    found: dict[Words, str] = {}
-
-    def refusal(words: Words, composed: Composition) -> str:
-        rest, _ = without_seed(words)
-        if rest not in found:
-            found[rest] = refusals.refusal(composed)
-        return found[rest]
-
-    return refusal
 
 
 def _check_once() -> Callable[[Composition], None]:
