@@ -7,7 +7,6 @@ to any file of ours.
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import re
@@ -223,10 +222,6 @@ def write_json(content: Any, path: Path) -> None:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-class Damaged(Exception):
-    """A file does not hold what was written there; the text says how that is known."""
-
-
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Meanwhile what the machine refuses is one sentence: Unreadable. It says nothing of the file,
@@ -250,27 +245,22 @@ def reading(path: Path) -> Iterator[None]:
     )
 
 
+def damaged(path: Path, reason: str, remedy: str = "") -> Unreadable:
+    """The sentence about a file that does not hold what was written there."""
+    remedy = remedy or "delete it, and the same command makes it again"
+    return Unreadable(f"{path} is damaged ({reason}): {remedy}")
+
+
 def noted(path: Path) -> Any:
-    """The JSON in a file; None where there is none, or what is there is damaged and put aside."""
+    """The JSON in a file; None where there is none, Unreadable where it is damaged."""
     with reading(path):
         if not path.exists():
             return None
         found = read_bytes(path)
     try:
         return json.loads(found)
-    except (ValueError, RecursionError):
-        put_aside(path)
-        return None
-
-
-def put_aside(path: Path) -> Path:
-    """Rename a damaged file, so that another can take its place: last.damaged-1.ckpt."""
-    for number in itertools.count(1):
-        kept = path.with_suffix(f".damaged-{number}{path.suffix}")
-        if not os.path.lexists(kept):
-            break
-    os.replace(path, kept)
-    return kept
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, type(error).__name__) from None
 
 
 # -- locks -----------------------------------------------------------------------------------------
