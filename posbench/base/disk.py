@@ -9,9 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import stat
-import time
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -150,22 +148,6 @@ def _refuse_what_is_no_file(mode: int, path: Path) -> None:
     if not stat.S_ISREG(mode):
         kind = KINDS.get(stat.S_IFMT(mode), "a device")
         raise OSError(errno.EINVAL, f"it is {kind}", str(path))
-
-
-LEFT_OVER = re.compile(r".+\.[0-9a-f]{32}\.tmp")
-"""What `atomically` calls the file that it writes to."""
-OLD = 24 * 3600.0
-"""Seconds after which such a file is of a process that was killed: none writes for a day."""
-
-
-def clear_left_over(folder: Path) -> None:
-    """Delete the files that killed processes have left in a folder, once they are old."""
-    with suppress(OSError):  # it is another's folder, or gone: nothing depends on it
-        for entry in os.scandir(folder):
-            if LEFT_OVER.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                with suppress(OSError):
-                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > OLD:
-                        Path(entry.path).unlink()
 
 
 @contextmanager

@@ -80,11 +80,6 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
         else:
             for folder in own:
                 check_settings(folder / group / f"{value}.yaml", group)
-                if value not in known and (other := folder / group / f"{value}.yml").exists():
-                    raise ConfigError(
-                        f"{word} is not found, because Hydra reads *.yaml alone: rename {other} "
-                        f"to {value}.yaml"
-                    )
     _refuse_both(read, own)
 
 

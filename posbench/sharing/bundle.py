@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 from posbench.base.content_hash import content_hash
-from posbench.base.disk import clear_left_over, read_text, write_bytes, write_whole
+from posbench.base.disk import read_text, write_bytes, write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted, printable
 from posbench.records import files
@@ -76,7 +76,6 @@ def write(
         raise PosbenchError(
             f"{printable(name)} {names.wrong(name)}, and nobody could read the bundle: rename it"
         )
-    clear_left_over(path.parent)
     write_whole(path, _archived(content))
     return manifest
 

@@ -18,12 +18,12 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from posbench.base.content_hash import content_hash
-from posbench.base.errors import IllegalExtension, PosbenchError
+from posbench.base.errors import PosbenchError
 from posbench.base.wording import agreeing, counted
 from posbench.config import blame
 from posbench.config.building import build
 from posbench.config.compose import Composition, compose, without_seed
-from posbench.config.legality import TEST_POSITIONS, TRAIN_POSITIONS, built
+from posbench.config.legality import built, refusal
 from posbench.config.mistakes import sentence
 from posbench.config.source import reading_once
 from posbench.core.settings import FREE, checked
@@ -66,11 +66,8 @@ class Refusals:
     def _of_method(self, composed: Composition) -> tuple[str, str]:
         """The position ids that it asks for, and why the extension refuses the encoding."""
         extension, stack = built(composed.cfg())
-        try:
-            extension.extend(stack, TRAIN_POSITIONS, TEST_POSITIONS)
-        except IllegalExtension as error:
-            return stack.ids, f"the extension cannot extend it: {error}"
-        return stack.ids, ""
+        why = refusal(extension, stack)
+        return stack.ids, f"the extension cannot extend it: {why}" if why else ""
 
 
 # -- all together ----------------------------------------------------------------------------------
