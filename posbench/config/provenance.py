@@ -57,12 +57,12 @@ def trained_classes(config: Mapping[str, Any]) -> frozenset[str]:
 
 def training_hash(config: Mapping[str, Any]) -> str:
     """The hash of the source that trained weights depend on."""
-    return hash_of(trained_by(config.get("training", {})), trained_classes(config))
+    return known_hash(trained_by(config.get("training", {})), trained_classes(config))
 
 
 def evaluation_hash(extension: dict[str, Any]) -> str:
     """The hash of the source that turns trained weights into accuracies."""
-    return hash_of("posbench.core.evaluation", targets(extension))
+    return known_hash("posbench.core.evaluation", frozenset(targets(extension)))
 
 
 def hash_of(root: str, classes: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 import time
@@ -109,8 +110,7 @@ class Failed(PosbenchError):
     """Some runs of a sweep failed; its summary has said which."""
 
 
-def _print(line: str) -> None:
-    print(line, flush=True)
+AT_ONCE = functools.partial(print, flush=True)
 
 
 class Sweep:
@@ -126,7 +126,7 @@ class Sweep:
         request: Request,
         results_dir: str,
         launcher: Launcher,
-        say: Callable[[str], None] = _print,
+        say: Callable[[str], None] = AT_ONCE,
         *,
         leaderboard: bool = True,
     ) -> None:
