@@ -289,6 +289,8 @@ OF_CLASSES = [
             "Odd",
             "Scaling",
             "Renumbered",
+            "Excused",
+            "Swelling",
             "Centred",
             "Known",
         )

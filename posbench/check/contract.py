@@ -16,6 +16,8 @@ from posbench.core.encoding import Draw, PositionEncoding
 from posbench.running import shapes
 from posbench.running.subject import (
     EXACT,
+    HEADS,
+    WIDTH,
     Broken,
     Outputs,
     Subject,
@@ -191,6 +193,7 @@ def positions_are_taken_as_they_come(subject: Subject) -> None:
                 "ignores the positions given: use a.q_pos, a.k_pos and a.distance(rows). A class "
                 "that is meant to count tokens, as FoX does, says so: counts_tokens = True",
             )
+        _not_rebuilt(encoding)
 
 
 def _not_kept_from_an_earlier_call(encoding: PositionEncoding) -> None:
@@ -244,6 +247,67 @@ def _of_its_own_row(encoding: PositionEncoding) -> None:
                 change < EXACT,
                 f"{what.format(row)} gives another result than alone (by {change:.1e}): {remedy}",
             )
+
+
+def _not_rebuilt(encoding: PositionEncoding) -> None:
+    """For tokens that are all alike, what varies from place to place must come from positions, or,
+    where an encoding counts tokens, from the content that it counts by.
+    """
+    even, far = torch.arange(PLACES)[None], 2 * torch.arange(PLACES)[None] + 3
+    usual, counted = _traces(encoding, _alike(even, 0, 0)), counting.declared(encoding)
+    others = [
+        _traces(encoding, call)
+        for call in (_alike(far, 0, 0), _alike(even, 1, 0), _alike(even, 0, 1))
+    ]
+    for index, (kind, trace) in enumerate(usual):
+        if not _varies(trace, kind):
+            continue
+        if kind in ("query", "key") and counted and not _varies(trace[..., -2:, :], kind):
+            continue  # a sum over the few tokens before, of which the first ones have fewer
+        # Queries and keys that are turned follow their own content, in the same way at each place.
+        asked = others if kind == "bias" else others[:2]
+        moved = any((other[index][1] - trace).abs().max() > EXACT for other in asked)
+        require(
+            moved,
+            f"for tokens that are all alike the {kind} differs from place to place, and stays as "
+            "it is when positions are stretched: it counts places by itself (arange(n), a.offset) "
+            "and ignores the positions given; use a.q_pos, a.k_pos and a.distance(rows)",
+        )
+
+
+def _alike(pos: Tensor, x_seed: int, qk_seed: int) -> Attention:
+    """A call whose tokens are all the same."""
+
+    def same(seed: int, *shape: int) -> Tensor:
+        drawn = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+        return drawn.double()[..., None, :].expand(*shape[:-1], PLACES, shape[-1])
+
+    q, k = (same(2 + 2 * qk_seed + index, 1, HEADS, WIDTH) for index in range(2))
+    x, v = same(10 + x_seed, 1, HEADS * WIDTH), same(20, 1, HEADS, WIDTH)
+    segments = torch.zeros(1, PLACES, dtype=torch.long)
+    return Attention(q, k, v, x, pos, pos, scale=WIDTH**-0.5, segments=segments)
+
+
+def _traces(encoding: PositionEncoding, a: Attention) -> list[tuple[str, Tensor]]:
+    """The terms that an encoding adds to embeddings and scores, and its queries and keys."""
+    rows = slice(0, PLACES)
+    found = [("embedding", (encoding.embed(a.x, a.q_pos) - a.x).detach())]
+    for leaf in shapes.leaves(encoding.encode(a)):
+        bias = leaf.bias(rows)
+        if bias is not None:
+            hidden = torch.ones(PLACES, PLACES, dtype=torch.bool).triu(1)
+            found.append(("bias", bias.detach().double().masked_fill(hidden, 0)))
+        found += [("query", leaf.q.detach()), ("key", leaf.k.detach())]
+    return found
+
+
+def _varies(trace: Tensor, kind: str) -> bool:
+    if kind != "bias":
+        return bool((trace - trace[..., :1, :]).abs().max() > EXACT)
+    seen = torch.ones(PLACES, PLACES, dtype=torch.bool).tril()
+    values = trace[..., seen] if trace.shape[-2:] == seen.shape else trace.flatten(-2)
+    values = values.nan_to_num(neginf=-1e9)
+    return bool((values - values[..., :1]).abs().max() > EXACT)
 
 
 def _part(a: Attention, places: slice = slice(None), batch: slice = slice(None)) -> Attention:

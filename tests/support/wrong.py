@@ -568,6 +568,32 @@ ENCODINGS = [
         "`counts_tokens` is declared True, and tokens that are alike",
     ),
     Wrong(
+        "places counted under the declaration, which no content moves",
+        """
+        class Excused(PositionEncoding):
+            counts_tokens = True
+
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: -0.1 * a.offset(rows).clamp(min=0)[None, None].to(a.q.dtype)
+                )
+        """,
+        "stays as it is when positions are stretched",
+    ),
+    Wrong(
+        "queries and keys scaled by places that it counts, under the declaration",
+        """
+        class Swelling(PositionEncoding):
+            counts_tokens = True
+
+            def encode(self, a):
+                places = torch.arange(a.num_queries, device=a.q.device).to(a.q.dtype)
+                growth = (0.1 * places)[:, None].exp()
+                return replace(a, q=a.q * growth, k=a.k * growth)
+        """,
+        "stays as it is when positions are stretched",
+    ),
+    Wrong(
         "embeddings changed in place",
         """
         class Overwriting(PositionEncoding):
@@ -705,7 +731,7 @@ ENCODINGS = [
                     self.saved[n] = self.slope.exp() * a.distance(slice(0, n))[:, None].clamp(min=0)
                 return a.plus(lambda rows: -self.saved[n][..., rows, :])
         """,
-        "backward through the graph a second time",
+        "is kept from an earlier call",
     ),
 ]
 
