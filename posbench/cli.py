@@ -19,7 +19,7 @@ COMMANDS = {
     "compare": ("posbench.boards.compare.command", "your method or task among published rows"),
     "check": ("posbench.check.command", "does your class keep its promises?"),
     "explain": ("posbench.explain.command", "where a trained model looks; explain catalogue"),
-    "records": ("posbench.sharing.command", "publish, verify, bundle, accept, export, zoo"),
+    "records": ("posbench.sharing.command", "publish, verify, bundle, accept, export, upload, zoo"),
     "pretrained": (
         "posbench.pretrained.command",
         "extensions on your model; verify, advise, reach, lm-eval",

@@ -104,8 +104,8 @@ def test_an_option_that_takes_words_alone_is_refused_by_name(
 
 def test_an_option_of_another_command_is_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in (
-        (["accept", "here", "--wrte"], "did you mean --write?"),
-        (["verify", "here", "--wrte"], "`posbench records --help` shows how it is written"),
+        (["upload", "here", "--onlne"], "did you mean --online?"),
+        (["verify", "here", "--onlne"], "`posbench records --help` shows how it is written"),
     ):
         with pytest.raises(SystemExit):
             records.main(words)

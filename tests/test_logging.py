@@ -7,18 +7,20 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import html
 import http.server
 import importlib.util
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import making
 import numpy as np
@@ -37,6 +39,8 @@ from posbench.records.record import Record
 from posbench.running.loggers import metrics as told
 from posbench.running.loggers.metrics import About
 from posbench.running.run_spec import Fingerprint
+from posbench.sharing import upload as uploading
+from posbench.sharing.command import main as results_command
 from posbench.showing import figures as depth_map
 
 TEST = {
@@ -246,7 +250,9 @@ def test_wandb_has_the_summary_the_cells_and_the_depth_map(
 
 
 @pytest.mark.slow
-def test_wandb_has_the_record_as_an_artifact(wandb_sweep: Sweep, kept: dict[str, Kept]) -> None:
+def test_wandb_has_the_record_and_its_page_as_one_artifact(
+    wandb_sweep: Sweep, kept: dict[str, Kept]
+) -> None:
     for method, run in kept.items():
         path = wandb_sweep[0] / f"results/local/records/smoke/passkey/{method}/seed=0.json"
         (found,) = run.records
@@ -255,11 +261,16 @@ def test_wandb_has_the_record_as_an_artifact(wandb_sweep: Sweep, kept: dict[str,
             each["path"]: (each["digest"], Path(each["local_path"]))
             for each in found["manifest"]["contents"]
         }
-        assert sorted(held) == ["record.json"]
+        assert sorted(held) == ["page.html", "record.json"]
         content = path.read_bytes()
         digest = base64.b64encode(hashlib.md5(content).digest()).decode()
         assert held["record.json"][0] == digest, "byte for byte what the results folder has"
         assert held["record.json"][1].read_bytes() == content, "W&B has a copy to send"
+        said = held["page.html"][1].read_text()
+        assert f"{method} on passkey, smoke, seed 0" in said
+        assert html.escape(files.read(path).command) in said and "<svg" in said
+        asked = re.findall(r'(?:src|href)="([^"]*)"', said)
+        assert asked and all(each.startswith(("#", "data:")) for each in asked), "it loads nothing"
 
 
 def _one_run(folder: Path, machine: bool) -> None:
@@ -516,6 +527,69 @@ def test_a_run_goes_on_without_its_server_and_says_so_once(tmp_path: Path, case:
     assert len(said) == 2 and said[1] == "went on"
     assert said[0].startswith("W&B was not reached (") and "kept offline" in said[0]
     assert len(list(tmp_path.glob("wandb/offline-run-*"))) == 2
+
+
+# -- past records ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_past_record_becomes_the_run_that_it_would_have_been(tmp_path: Path) -> None:
+    record = measured()
+    making.save(tmp_path / "local", record)
+    words = ["upload", str(tmp_path / "local"), "--project", "past"]
+    assert results_command(words) == 0
+    (folder,) = (tmp_path / "local/uploads/wandb").glob("offline-run-*")
+    run = Kept(folder)
+    assert run.run["display_name"] == "rope on copy, cpu, seed 0" and run.run["project"] == "past"
+    curve = [row for row in run.rows if "train/loss" in row]
+    assert [(row["trainer/global_step"], row["train/loss"]) for row in curve] == [(50, 2), (100, 1)]
+    assert [row["test/score"] for row in run.tests] == [1.0, 0.8, 0.5, 0.3]
+    assert told.summary(record).items() <= run.summary.items()
+    assert results_command(words) == 0
+    assert len(list((tmp_path / "local/uploads/wandb").glob("offline-run-*"))) == 1, "sent twice"
+
+
+class Server:
+    """In the place of the logger: what it is told, and whether it takes it."""
+
+    told: ClassVar[list[tuple[str, bool]]] = []
+    reached = True
+
+    def __init__(self, *, id: str, offline: bool, **settings: object) -> None:
+        self.id, self.offline = id, offline
+        self.complete = self.reached or offline
+        self.told.append((id, offline))
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *given, **named: None
+
+
+def test_what_did_not_arrive_is_sent_again_and_what_did_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploading, "Wandb", Server)
+    monkeypatch.setattr(Server, "told", [])
+    found = [making.record("rope", seed=0), making.record("rope", seed=1)]
+
+    def uploaded(online: bool) -> tuple[int, int, int]:
+        done = uploading.upload(found, tmp_path, "past", online=online)
+        return done.now, done.before, done.failed
+
+    assert uploaded(online=False) == (2, 0, 0)
+    assert uploaded(online=False) == (0, 2, 0), "they are kept already"
+    monkeypatch.setattr(Server, "reached", False)
+    assert uploaded(online=True) == (0, 0, 2), "what is kept offline has not been sent"
+    monkeypatch.setattr(Server, "reached", True)
+    assert uploaded(online=True) == (2, 0, 0) and uploaded(online=True) == (0, 2, 0)
+    assert [offline for _, offline in Server.told] == [True] * 2 + [False] * 4
+
+
+def test_there_must_be_something_to_upload(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert results_command(["upload", str(tmp_path)]) == 1
+    said = f"no records in {tmp_path}: run `python -m posbench` first"
+    assert said in capsys.readouterr().err
 
 
 # -- a W&B sweep -----------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Records for others: publish, verify, bundle, accept, export."""
+"""Records for others: publish, verify, bundle, accept, export, upload."""

@@ -6,6 +6,7 @@ posbench records verify results/main --sample 12
 posbench records bundle mine.tar.gz --config-dir mine    your own, and their code
 posbench records accept mine.tar.gz         look at a bundle that was sent to you
 posbench records columns                    what each column of `load` means
+posbench records upload results/main        past records to W&B, without a training
 posbench records export results/main --to out    a data set and a site, to be pushed as they are
 """
 
@@ -50,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     _add_verify(commands.add_parser("verify", help="repeat some records and compare all they say"))
     _add_bundle(commands.add_parser("bundle", help="one file of your records and their code"))
     _add_accept(commands.add_parser("accept", help="check a bundle, and say what it would add"))
+    _add_upload(commands.add_parser("upload", help="send past records to W&B"))
     _add_export(commands.add_parser("export", help="write a data set and a site"))
     columns = commands.add_parser("columns", help="say what the columns of the long table mean")
     columns.set_defaults(carry_out=_show_columns)
@@ -326,6 +328,43 @@ def _verify(chosen: argparse.Namespace) -> int:
         chosen.folder, chosen.sample, chosen.seed, scratch=chosen.scratch, own=chosen.config_dir
     )
     return 1 if seen.disagreed else 0
+
+
+def _add_upload(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(carry_out=_upload)
+    help = "default: %(default)s"
+    command.add_argument(
+        "folder", type=Path, nargs="?", default=LOCAL, help="with records, " + help
+    )
+    command.add_argument("--project", default="posbench", help=help)
+    command.add_argument("--entity", help="user or team, default: your own")
+    command.add_argument("--online", action="store_true", help="send them now; needs a key")
+    command.add_argument(
+        "--in", dest="scratch", type=Path, help="where the runs are kept, default: FOLDER/uploads"
+    )
+    _add_patterns(command)
+
+
+def _upload(chosen: argparse.Namespace) -> int:
+    held = files.records(chosen.folder)
+    found = published.matching(held, chosen.protocol, chosen.task, chosen.method)
+    if not found:
+        raise _no_record(chosen, chosen.folder, held)
+    from posbench.sharing.upload import upload  # and with it torch and wandb
+
+    scratch = chosen.scratch or chosen.folder / "uploads"
+    with writing_to(scratch):
+        done = upload(found, scratch, chosen.project, chosen.entity, chosen.online)
+    all_of_them = counted(len(found), "record")
+    print(f"W&B runs made of {done.now} of {all_of_them}; {done.before} were there already.")
+    if not chosen.online:
+        there = shlex.quote(str(scratch))
+        print(f"Send them with --online, or: wandb sync {there}/wandb/offline-run-*")
+    if done.failed:
+        raise PosbenchError(
+            f"{done.failed} of {all_of_them} did not reach W&B: run the same command again"
+        )
+    return 0
 
 
 def _add_export(command: argparse.ArgumentParser) -> None:

@@ -131,6 +131,14 @@ def tests(record: Record) -> Iterator[tuple[int, dict[str, float]]]:
         yield row.test_length, {key: value for key, value in values.items() if value is not None}
 
 
+def curve(record: Record) -> Iterator[tuple[int, dict[str, float]]]:
+    """The step, and the point of the training's curve there."""
+    found = record.training.curve
+    points = zip(found.step, found.loss, found.validation_loss, found.score, strict=True)
+    for step, *values in points:
+        yield step, dict(zip(CURVE, values, strict=True))
+
+
 def summary(record: Record) -> dict[str, float | str | bool]:
     """One value each: area, reach, some scores, solved, cost, class. What is unknown is left out.
 

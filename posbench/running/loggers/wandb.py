@@ -17,6 +17,9 @@ from posbench.records.record import Record
 from posbench.running.loggers import metrics
 from posbench.running.loggers.metrics import About
 from posbench.showing import figures as depth_map
+from posbench.showing.figures import PlottedCurve, score_by_length
+from posbench.showing.pages import Chapter, Page, Picture
+from posbench.showing.table import Line, Markdown, Table, code, number
 
 STEP = metrics.STEP
 MULTIPLE = metrics.tested("multiple")
@@ -50,8 +53,8 @@ class Wandb(WandbLogger):
     A run has the id of what it finds, so one that is stopped and goes on is one W&B run, in as many
     files as it was begun. W&B sends these in their order.
 
-    What is sent are names, settings, curves and scores, the record as a file, and the versions of
-    W&B and Python. The record names the kind of CPU or GPU and the version of torch.
+    What is sent are names, settings, curves and scores, the record with its page as files, and the
+    versions of W&B and Python. The record names the kind of CPU or GPU and the version of torch.
     With `machine` W&B also adds what it gathers by itself: the name of the host, the path of the
     interpreter, the command line, the user, the packages, the console and curves of the system.
     A run that is kept offline has the paths at which W&B keeps copies of its table and files;
@@ -78,6 +81,7 @@ class Wandb(WandbLogger):
             logging.getLogger("wandb").setLevel(logging.WARNING)  # its log names folders
         self.patience, self.tags = patience, tuple(tags)
         self.say: Callable[[str], None] = print
+        self.complete = True  # whether all that was told has arrived where it was sent
 
     @property
     def kept(self) -> str:
@@ -120,11 +124,11 @@ class Wandb(WandbLogger):
             self.experiment.log({**metrics, STEP: step}, step=step)
 
     def log_record(self, record: Record) -> None:
-        """The tests on their axis, all cells as a table, the depth map, the summary, the record."""
+        """The tests on their axis, all cells as a table, the depth map, the summary, the files."""
         try:
             self._log_record(record)
         except Exception as error:  # whatever W&B meets, the record is written
-            self._remark(error, "all of the record is in the results folder alone")
+            self._remark(error, "`posbench records upload` sends the record later")
 
     def _log_record(self, record: Record) -> None:
         run: Any = self.experiment
@@ -160,6 +164,7 @@ class Wandb(WandbLogger):
                     return self._online(arguments)
             except Exception as error:  # whatever W&B meets, the run goes on
                 self._remark(error, "runs are kept offline, for `wandb sync`")
+            self.complete = False
         alone = wandb.Settings(silent=True, **self.hiding)
         return wandb.init(**arguments, mode="offline", settings=alone)
 
@@ -177,6 +182,7 @@ class Wandb(WandbLogger):
         return wandb.init(**arguments, mode="online", settings=limits)
 
     def _remark(self, error: Exception, consequence: str) -> None:
+        self.complete = False
         if not Wandb.unreachable:
             reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
             self.say(f"W&B was not reached ({reason}); {consequence}.")
@@ -188,11 +194,41 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name in wandb.Settings.model_fields}
 
 
+# -- the record as a file, and a page of it --------------------------------------------------------
+
+
 def artifact(record: Record, name: str) -> wandb.Artifact:
-    """The record as the results folder has it."""
+    """The record as the results folder has it, and its page."""
     found = wandb.Artifact(name, type="record", description=About.of(record, record.seed).title)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "record.json"
         files.write(record, path)
         found.add_file(str(path))  # W&B keeps a copy
+        path = Path(folder) / "page.html"
+        path.write_text(page(record), encoding="utf-8")
+        found.add_file(str(path))
     return found
+
+
+def page(record: Record) -> str:
+    """One file that needs no network: the scores by length, the summary and the command."""
+    tested = [row for row in record.rows if row.multiple >= 1]
+    multiples, scores = [row.multiple for row in tested], [row.score for row in tested]
+    unknown = [float("nan")] * len(tested)
+    curve = PlottedCurve(record.method.label, 0, multiples, scores, unknown)
+    picture: str = score_by_length([curve], multiples, "score", record.measure)
+    lengths = [
+        Line(f"{row.multiple:g}x", [str(row.test_length), number(row.score), f"{row.loss:.4g}"])
+        for row in record.rows
+    ]
+    summary = [
+        Line(name, [f"{value:.4g}" if isinstance(value, float) else str(value)])
+        for name, value in metrics.summary(record).items()
+    ]
+    chapters = [
+        Chapter("By length", [Table.of(["length", "n", record.measure, "loss"], lengths)]),
+        Chapter("Summary", [Table.of(["name", "value"], summary)]),
+        Chapter("Made by", [Markdown(code(record.command))]),
+    ]
+    title, foot = About.of(record, record.seed).title, [Markdown("Made by posbench of one record.")]
+    return Page(title, chapters, foot, picture=Picture(picture)).html()
