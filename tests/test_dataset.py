@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -71,16 +72,19 @@ def test_the_card_is_one_that_a_hub_reads(exported: Path) -> None:
     assert space.sdk == "static" and (exported / "out/site" / space.app_file).is_file()
 
 
-def test_the_data_set_says_how_it_is_cited(exported: Path) -> None:
-    """With what citation-file-format 1.2.0 requires; that of the repository agrees."""
+def test_the_data_set_says_how_it_is_cited_and_deposited(exported: Path) -> None:
+    """With what citation-file-format 1.2.0 and Zenodo require; those of the repository agree."""
     import yaml
 
     cited = yaml.safe_load((exported / "out/dataset/CITATION.cff").read_text())
+    deposit = json.loads((exported / "out/dataset/.zenodo.json").read_text())
     own = yaml.safe_load((Path(__file__).parent.parent / "CITATION.cff").read_text())
     for key in ("cff-version", "authors", "version", "license"):
         assert cited[key] == own[key], key
-    assert (own["type"], cited["type"]) == ("software", "dataset") and cited["message"]
-    assert "8 runs, 2 methods" in cited["abstract"]
+    assert (own["type"], cited["type"], deposit["upload_type"]) == ("software", *["dataset"] * 2)
+    assert cited["message"] and deposit["access_right"] == "open" and deposit["license"]
+    assert deposit["creators"] == cited["authors"] and deposit["title"] == cited["title"]
+    assert "8 runs, 2 methods" in deposit["description"] == cited["abstract"]
 
 
 def test_the_site_is_one_page_that_has_no_link_to_what_is_not_pushed(exported: Path) -> None:

@@ -148,7 +148,9 @@ def test_another_protocol_cannot_stand_in_for_those_of_experiments(mine: Path) -
     (mine / "board/papers.yaml").write_text(OF_PAPERS)
     with pytest.raises(PosbenchError, match="protocol=smoke: board papers runs experiments, each"):
         requested("board=papers", "protocol=smoke", folders=[mine])
-    with pytest.raises(PosbenchError, match="board papers has no run with task=copy: `python"):
+    with pytest.raises(
+        PosbenchError, match="board papers names no task: leave it out, and choose with part=, exp"
+    ):
         requested("board=papers", "task=copy", folders=[mine])
 
 
@@ -160,8 +162,13 @@ def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("board=small", "seed=7"), "board small has no run with seed=7: `python -m posbench -m"),
-        (("board=small", "part=pulled", "seed=7"), "has no run with part=pulled seed=7: "),
+        (
+            ("board=small", "seed=7"),
+            "seed=7 is not on board small: choose one of 10, 11",
+        ),
+        (("board=small", "task=sort"), "task=sort is not on board small: choose one of copy"),
+        (("board=small", "part=pulled"), "not on board small: choose one of trained, as it is"),
+        (("board=small", "method=rope", "part=stretched"), "no run with all of them"),
         (("board=small,main",), "board=small,main names several boards"),
         (("board=nothing",), "board=nothing is unknown"),
         (("board=small", "protocol=cpu,gpu"), "a board is run under one protocol"),

@@ -1,6 +1,6 @@
 """Records as two folders that can be pushed as they are: a data set, and a site.
 
-    dataset/    Parquet files, a card for dataset hubs, CITATION.cff
+    dataset/    Parquet files, a card for dataset hubs, CITATION.cff, .zenodo.json for Zenodo
     site/       the board as index.html, and its tables; for any static host
 
 The card of the site makes it a static Space of a hub. The data set has no eval.yaml, by which a hub
@@ -75,6 +75,7 @@ def write(found: Sequence[Record], folder: Path) -> list[Path]:
     described = {
         "README.md": _card(made),
         "CITATION.cff": _citation(made["cells"]),
+        ".zenodo.json": _deposit(made["cells"]),
     }
     for name, text in described.items():
         write_whole(folder / name, text)
@@ -107,6 +108,21 @@ def _citation(cells: pd.DataFrame) -> str:
         "license": "Apache-2.0",
     }
     return str(yaml.safe_dump(content, sort_keys=False, width=1000))
+
+
+def _deposit(cells: pd.DataFrame) -> str:
+    """.zenodo.json, the metadata of a deposit."""
+    content = {
+        "title": TITLE,
+        "upload_type": "dataset",
+        "description": _said(cells),
+        "creators": [{"name": AUTHORS}],
+        "keywords": KEYWORDS,
+        "version": __version__,
+        "access_right": "open",
+        "license": "Apache-2.0",
+    }
+    return json.dumps(content, indent=1) + "\n"
 
 
 def _trained(runs: pd.DataFrame) -> str:

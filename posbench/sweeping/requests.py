@@ -11,7 +11,7 @@ from pathlib import Path
 from hydra.core.override_parser.types import QuotedString
 
 from posbench.base.errors import ConfigError, PosbenchError
-from posbench.base.wording import duration
+from posbench.base.wording import closest, duration, known_names
 from posbench.config import board as definition
 from posbench.config.board import Board, Rows
 from posbench.config.folders import OF_A_ROW
@@ -102,12 +102,13 @@ def _of_board(board: Board, listed: Listed) -> Request:
     parts: dict[Words, str] = {}
     order = {task: index for index, task in enumerate(board.all_tasks)}
     found: list[tuple[tuple[int, int, Words, Words], Words]] = []
+    known: list[dict[str, str]] = []
     for part, rows in board.parts.items():
         places = list(_places(board, rows, protocols[0]))
         for place, row, seed in itertools.product(places, rows.words, rows.seeds):
             on = dict(word.partition("=")[::2] for word in place)
-            named = {**on, "part": part, "seed": str(seed)} | _of_row(row)
-            if not all(named.get(key) in listed[key] for key in CHOSEN[2:] if key in listed):
+            known.append({**on, "part": part, "seed": str(seed)} | _of_row(row))
+            if not _asked(known[-1], listed):
                 continue
             for change in changes:
                 words = (*place, *row, f"seed={seed}", *change, f"definition={board.hash}")
@@ -115,11 +116,7 @@ def _of_board(board: Board, listed: Listed) -> Request:
                     parts[words] = part
                     found.append(((seed, order.get(on.get("task", ""), 0), place, row), words))
     if not found:
-        chosen = " ".join(f"{key}={','.join(listed[key])}" for key in CHOSEN[2:] if key in listed)
-        raise PosbenchError(
-            f"board {board.name} has no run with {chosen}: `{SWEEP} board={board.name} "
-            "plan_only=true` says what it has"
-        )
+        raise PosbenchError(_nothing(board, known, listed))
     return Request([words for _, words in sorted(found)], board, parts)
 
 
@@ -137,6 +134,10 @@ def _places(board: Board, rows: Rows, protocol: str) -> Iterator[Words]:
             yield f"protocol={protocol or rows.protocol or board.protocol}", f"task={task}"
 
 
+def _asked(named: Mapping[str, str], listed: Listed) -> bool:
+    return all(named.get(key) in listed[key] for key in CHOSEN[2:] if key in listed)
+
+
 @functools.cache
 def _of_row(row: Words) -> dict[str, str]:
     """The method, encoding and extension of a row, whichever of them its words say."""
@@ -147,3 +148,28 @@ def _of_row(row: Words) -> dict[str, str]:
     pair = Method(named["encoding"], named["extension"])
     names = [name for name, method in methods().items() if method == pair]
     return named | {"method": names[0]} if names else named
+
+
+def _nothing(board: Board, known: Sequence[Mapping[str, str]], listed: Listed) -> str:
+    """Which of the words chooses nothing by itself, or that they choose nothing together."""
+    chosen = {key: listed[key] for key in CHOSEN[2:] if key in listed}
+    for key, values in chosen.items():
+        if not any(_asked(each, {key: values}) for each in known):
+            has = dict.fromkeys(each[key] for each in known if key in each)
+            if not has:
+                named = set().union(*known)
+                others = ", ".join(f"{other}=" for other in CHOSEN[2:] if other in named)
+                return (
+                    f"{key}={','.join(values)}: board {board.name} names no {key}: leave it out, "
+                    f"and choose with {others}"
+                )
+            near = None if values[0].isdigit() else closest(values[0], has)
+            return (
+                f"{key}={','.join(values)} is not on board {board.name}: "
+                f"{known_names(has, f'{SWEEP} board={board.name} plan_only=true', near)}"
+            )
+    words = " ".join(f"{key}={','.join(values)}" for key, values in chosen.items())
+    return (
+        f"board {board.name} has each of {words}, but no run with all of them: leave one out, or "
+        f"see what it has with `{SWEEP} board={board.name} plan_only=true`"
+    )
