@@ -486,6 +486,21 @@ def said_of_own(
     return said
 
 
+def test_a_constant_size_is_named_with_its_line_and_what_to_write(
+    said_of_own: Callable[..., str],
+) -> None:
+    yaml = "_target_: own_gate.Gate\nnum_heads: 2\nmodel_width: 64\nspread: 1.0\n"
+    said = said_of_own(GATE, yaml)
+    assert (
+        "RuntimeError in mine/own_gate.py, line 15: mat1 and mat2 shapes cannot be multiplied"
+        in said
+    )
+    assert (
+        "A likely cause: mine/encoding/gate.yaml, line 3: model_width: 64 is a constant, and the "
+        "check uses a model whose model.width is 32: write model_width: ${model.width}\n" in said
+    )
+
+
 def test_a_setting_that_the_yaml_leaves_out_is_named(
     said_of_own: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -527,6 +542,20 @@ def test_a_yml_beside_a_missing_yaml_is_named(said_of_own: Callable[..., str]) -
     assert said_of_own(GATE, GATE_SIZES, suffix="yml") == (
         "posbench: mine/encoding/gate.yaml is not there, and mine/encoding/gate.yml is not found, "
         "because Hydra reads *.yaml alone: rename it to gate.yaml\n"
+    )
+
+
+def test_what_goes_backward_twice_is_called_a_cache_at_the_line_that_makes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (saving,) = (each for each in ENCODINGS if each.name == "Saving")
+    path = saving.write(tmp_path)
+    lines = (tmp_path / "wrong_saving.py").read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if "self.saved[n] = " in text)
+    assert command.main([str(path)]) == 1
+    assert (
+        f"FAILED  fused path equals the dense reference: what {tmp_path}/wrong_saving.py, line "
+        f"{line} makes is kept from an earlier call, as in a cache" in capsys.readouterr().out
     )
 
 

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import re
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from posbench.base.wording import agreeing
 from posbench.base.wording import shown as in_sentence
 from posbench.check.suite import Check, NotAsked, Suite
 from posbench.config import commands, constructors, folders, mistakes
-from posbench.config.blame import place, shown, told
+from posbench.config.blame import last_line_in, place, shown, told
 from posbench.config.building import class_of_run
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
@@ -118,7 +120,9 @@ def promises(words: list[str]) -> Iterator[tuple[str, str, str]]:
     """Each promise of what the words choose, what came of it, and why: the lines of the report."""
     for kind in _kinds(words):
         suite, mine = _suite(kind), _words_of(kind, words)
-        for check, verdict, said in _answers(suite.subject(*mine), suite):
+        for check, verdict, said in _answers(
+            suite.subject(*mine), suite, YamlOfClass.of(kind, mine)
+        ):
             yield _title(check), verdict.value, said
 
 
@@ -147,9 +151,10 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
     suite = _suite(kind)
     mine = _words_of(kind, words)
     subject = suite.subject(*mine)
+    written = YamlOfClass.of(kind, mine)
     number, kept, failed, stopped = len(suite.checks), 0, 0, False
     reasons: dict[str, None] = {}
-    for check, verdict, said in _answers(subject, suite):
+    for check, verdict, said in _answers(subject, suite, written):
         if verdict is CheckResult.KEPT:
             kept += 1
             out.print(f"  ok      {_title(check)}", markup=False)
@@ -163,7 +168,7 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
             if stopped := check in suite.first:
                 left = number - suite.checks.index(check) - 1
                 out.print(f"  Mend that first: the other {left} checks rest on it.", markup=False)
-    for note in _notes(kind, mine):
+    for note in written.notes():
         out.print(f"  note    {note}", markup=False)
     host = subject.host if kind == "extension" else ""
     where = f" (on {host})" if host else ""
@@ -189,7 +194,9 @@ def _suite(kind: str) -> Suite:
     return suites[kind]
 
 
-def _answers(subject: Any, suite: Suite) -> Iterator[tuple[Check, CheckResult, str]]:
+def _answers(
+    subject: Any, suite: Suite, written: YamlOfClass
+) -> Iterator[tuple[Check, CheckResult, str]]:
     """Each check with its verdict: what has failed, or why it was not asked.
 
     What fails for a reason that was said before refers to that. A check that rests on one that
@@ -199,6 +206,7 @@ def _answers(subject: Any, suite: Suite) -> Iterator[tuple[Check, CheckResult, s
     said: dict[str, str] = {}  # reasons, and the check that gave them first
     lost: dict[Check, str] = {}  # what failed, and what rests on that, with why that is not asked
     cause = ""  # the first check that failed, if all others rest on it
+    hints = written.constants()
     for check in suite.checks:
         before = next((lost[each] for each in suite.rests_on.get(check, ()) if each in lost), cause)
         if before:
@@ -215,16 +223,25 @@ def _answers(subject: Any, suite: Suite) -> Iterator[tuple[Check, CheckResult, s
             continue
         lost[check] = f"“{_title(check)}” failed"
         where = place(error, subject.classes)
+        if TWICE in str(error):
+            where = _line_of_kept(check, subject) or where
         sentence = _sentence(error, where)
         by_line = not isinstance(error, PosbenchError) or error.__cause__ is not None
         kind_of = f"{where} {re.sub(r'[0-9]+', '#', str(error))}"  # sizes differ from call to call
         reason = kind_of if by_line and where else sentence
         if reason in said:
             sentence = f"as in “{said[reason]}”"
+        elif hints and OF_SIZES.search(str(error)):
+            sentence = f"{sentence}. A likely cause: {'; '.join(hints)}"
+            hints = []
         yield check, CheckResult.FAILED, sentence
         said.setdefault(reason, _title(check))
         if check in suite.first:
             cause = lost[check]
+
+
+TWICE = "backward through the graph a second time"
+OF_SIZES = re.compile(r"shape|size|multiplied|match|dimension|returns \[|inhomogeneous|expanded")
 
 
 def _raised(check: Check, subject: Any) -> Exception | None:
@@ -237,6 +254,16 @@ def _raised(check: Check, subject: Any) -> Exception | None:
     return None
 
 
+def _line_of_kept(check: Check, subject: Any) -> str:
+    """The line that has made what went backward a second time; "" if torch does not know it."""
+    import torch
+
+    with warnings.catch_warnings(record=True) as said, torch.autograd.detect_anomaly(False):
+        warnings.simplefilter("always")
+        _raised(check, subject)
+    return last_line_in("\n".join(str(each.message) for each in said))
+
+
 class CheckResult(Enum):
     """What came of a check."""
 
@@ -245,19 +272,36 @@ class CheckResult(Enum):
     UNASKED = "--"
 
 
-def _notes(kind: str, words: list[str]) -> Iterator[str]:
-    """Settings of the class that its YAML does not name."""
-    composed = compose(*words)
-    name = composed.choices.get(kind)
-    paths = (folder / kind / f"{name}.yaml" for folder in folders.searched())
-    file = next(filter(Path.is_file, paths), None)
-    where = "its YAML" if file is None else shown(file)
-    for each in constructors.unnamed(composed.content[kind], class_of_run):
-        yield (
+@dataclass(frozen=True)
+class YamlOfClass:
+    """What a YAML says of the class that is checked."""
+
+    node: Any  # interpolations unresolved
+    file: Path | None  # of the user
+
+    @classmethod
+    def of(cls, kind: str, words: list[str]) -> YamlOfClass:
+        composed = compose(*words)
+        name = composed.choices.get(kind)
+        paths = (folder / kind / f"{name}.yaml" for folder in folders.searched())
+        return cls(composed.content[kind], next(filter(Path.is_file, paths), None))
+
+    def constants(self) -> list[str]:
+        """Sizes that the YAML fixes, and the model of the checks has otherwise."""
+        from posbench.running.subject import HEADS, MODEL, WIDTH
+
+        model = {"width": MODEL, "num_heads": HEADS, "head_width": WIDTH}
+        return constructors.constants(self.node, model, self.file)
+
+    def notes(self) -> list[str]:
+        """Settings of the class that the YAML does not name."""
+        where = "its YAML" if self.file is None else shown(self.file)
+        return [
             f"{each.name} is a setting of {each.cls} that {where} does not name: write "
             f"{each.name}: {in_sentence(each.value)} there, so that commands can set it and pages "
             "show it"
-        )
+            for each in constructors.unnamed(self.node, class_of_run)
+        ]
 
 
 def _title(check: Check) -> str:
@@ -268,6 +312,12 @@ def _sentence(error: Exception, where: str) -> str:
     if isinstance(error, PosbenchError):
         text = " ".join(str(error).split())
         return f"{text} ({where})" if where else text
+    if TWICE in str(error):
+        return (
+            f"what {where} makes is kept from an earlier call, as in a cache, and goes backward a "
+            "second time: compute what depends on parameters in every call, and keep constants "
+            "alone"
+        )
     said = told(error, f" in {where or 'posbench'}")
     if isinstance(error, RuntimeError) and "dtype" in said:
         said += " (queries may be bfloat16 where parameters are float32: cast with .to(a.q.dtype))"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import inspect
+import re
 import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
@@ -80,6 +81,13 @@ def _last_line(error: BaseException, wanted: Callable[[Path], bool]) -> str:
         if wanted(path := Path(frame.filename)):
             return f"{shown(path)}, line {frame.lineno}"
     return ""
+
+
+def last_line_in(text: str) -> str:
+    """The last line of the user's code among the frames that a text shows; "" if there is none."""
+    frames = re.findall(r'File "(.+?)", line (\d+)', text)
+    own = [f"{shown(Path(path))}, line {number}" for path, number in frames if _is_own(Path(path))]
+    return own[-1] if own else ""
 
 
 def _beginning(cls: type) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from posbench.base.wording import closest, listed
+from posbench.base.wording import closest, listed, shown
 from posbench.config import blame
 from posbench.config.source import module_file, source_of
 
@@ -97,3 +99,36 @@ def unnamed(node: Any, class_of: Callable[[str], type]) -> list[Unnamed]:
             if name not in part and parameter.default is not parameter.empty
         ]
     return found
+
+
+def constants(node: Any, model: dict[str, Any], file: Path | None) -> list[str]:
+    """A sentence about each size that a YAML fixes although the model has another.
+
+    Args:
+        node: of the configuration, interpolations unresolved
+        model: the sizes that a check has
+        file: the YAML, if there is one
+    """
+    found = []
+    for _, part in _own_nodes(node):
+        for key, value in part.items():
+            size = source_of_size(key)
+            if size is None or isinstance(value, bool) or not isinstance(value, int):
+                continue
+            there = model[size.partition(".")[2]]
+            if value != there:
+                found.append(
+                    f"{_place(file, key)}{key}: {shown(value)} is a constant, and the check uses a "
+                    f"model whose {size} is {there}: write {key}: ${{{size}}}"
+                )
+    return found
+
+
+def _place(file: Path | None, key: str) -> str:
+    """Where a YAML names a setting, "mine/encoding/decay.yaml, line 3: "."""
+    if file is None or not file.is_file():
+        return ""
+    for number, line in enumerate(file.read_text("utf-8", "replace").splitlines(), 1):
+        if re.match(rf"\s*{re.escape(key)}\s*:", line):
+            return f"{blame.shown(file)}, line {number}: "
+    return f"{blame.shown(file)}: "
