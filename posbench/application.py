@@ -11,20 +11,21 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from posbench.base.errors import ConfigError, PosbenchError, Terminated
+from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import closest, printable
 from posbench.config import blame, folders, mistakes, streams
-from posbench.config.compose import Composition, register
-from posbench.config.composition_rules import refuse_several
-from posbench.config.exit_status import of_the_system, refuse_shadow
+from posbench.config.compose import Composition, refuse_several, register
+from posbench.config.exit_status import exit_status
 from posbench.config.hydra_inside import get_args_parser
 from posbench.config.options import BROKEN, HELP
 from posbench.config.provenance import versions
@@ -40,8 +41,11 @@ FOLDER = ("--config-dir", "-cd")
 """Options of Hydra's that name a folder of the user."""
 
 
-class OfOwnCode(BaseException):
-    """What a class of the user has raised; no `Exception`, of which Hydra would speak first."""
+GOES_ON = "the same command goes on from here"
+
+
+class Ended(BaseException):
+    """What has ended a run is its cause; no `Exception`, of which Hydra would speak first."""
 
 
 @hydra.main(version_base="1.3", config_path="pkg://posbench.conf", config_name="config")
@@ -62,6 +66,10 @@ def application(cfg: DictConfig) -> None:
         words: Any = OmegaConf.to_container(settings.overrides.task, resolve=False)
         _say(mistakes.sentence(error, words))
         sys.exit(1)
+    except Exception as error:
+        if settings.mode == RunMode.MULTIRUN:  # the launcher tells the sweep
+            raise
+        raise Ended from error
 
 
 def carry_out(composed: Composition) -> None:
@@ -84,80 +92,68 @@ def carry_out(composed: Composition) -> None:
         raise PosbenchError(OF_A_BOARD.format(part=part))
     check_source(*(composed.content[group] for group in ("encoding", "extension", "task")))
     spec = RunSpec.of(composed)
-    try:
-        task: Any = OmegaConf.to_container(spec.composed.cfg().task, resolve=True)
-        build(task, "task")
-        make(spec)
-    except BROKEN:
-        raise
-    except (Exception, SystemExit) as error:
-        if said := blame.of_own_code(error):
-            raise OfOwnCode(said) from error
-        raise
+    task: Any = OmegaConf.to_container(spec.composed.cfg().task, resolve=True)
+    build(task, "task")
+    make(spec)
 
 
-def main() -> None:
+def main() -> int:
     """The entry point: mistakes become one sentence and exit status 1."""
-    streams.prepare()
-    register()
-    verbose = os.environ.get(blame.FULL_ERROR) == "1"
-    os.environ[blame.FULL_ERROR] = "1"  # otherwise Hydra prints its errors itself, on several lines
-    given, own = argparse.Namespace(overrides=[]), list[Path]()
-    try:
-        refuse_shadow()
+
+    def asked() -> int:
+        register()
         given = _arguments(sys.argv[1:])
         if given.config_dir == "":
             raise ConfigError(
                 "--config-dir is empty: name the folder of your own files, or omit it"
             )
         own = [Path(given.config_dir)] if given.config_dir else []
-        for folder in own:
-            folders.check(folder)
-        SearchPath.chosen = tuple(own)
-        mistakes.check(given.overrides, own)
-        if not given.multirun:
-            refuse_several(given.overrides)
-        application()
-        if streams.lost():
-            sys.exit(1)
-    except BROKEN as error:
-        if verbose:
-            raise
-        _say(mistakes.sentence(error, given.overrides, own))
-        sys.exit(1)
+        return exit_status(lambda: _begun(given, own), given.overrides, own, GOES_ON)
+
+    return exit_status(asked, left=GOES_ON)
+
+
+def _begun(given: argparse.Namespace, own: Sequence[Path]) -> int:
+    """Let Hydra begin the application; the exit status."""
+    for folder in own:
+        folders.check(folder)
+    SearchPath.chosen = tuple(own)
+    mistakes.check(given.overrides, own)
+    if not given.multirun:
+        refuse_several(given.overrides)
+    try:
+        with _hydra_raising():
+            application()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
-        _say("stopped: nobody reads its output any more; the same command goes on from here.")
-        sys.exit(128 + signal.SIGPIPE)
-    except (OSError, MemoryError) as error:
-        if verbose:
-            raise
-        _say(of_the_system(error))
-        sys.exit(1)
+        _say(f"stopped: nobody reads its output any more; {GOES_ON}.")
+        return 128 + signal.SIGPIPE
     except ValueError as error:
         # Hydra raises these for a defaults list that cannot be, such as one that chooses null.
         where = Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts
-        if verbose or "hydra" not in where:
+        if isinstance(error, PosbenchError) or "hydra" not in where:
             raise
-        _say(f"the command line cannot be composed: {' '.join(str(error).split())}")
-        sys.exit(1)
-    except RecursionError as error:
-        if verbose or not mistakes.is_ring(error):
-            raise
-        _say(mistakes.RING)
-        sys.exit(1)
-    except OfOwnCode as error:
-        if verbose:
-            raise
-        _say(f"{error} ({blame.HOW})")
-        sys.exit(1)
-    except Terminated as stopped:
-        received = signal.Signals(stopped.args[0])
-        _say(f"stopped by {received.name}; the same command goes on from here.")
-        sys.exit(128 + received)
-    except KeyboardInterrupt:
-        _say("stopped; the same command goes on from here.")
-        sys.exit(128 + signal.SIGINT)
+        said = " ".join(str(error).split())
+        raise ConfigError(f"the command line cannot be composed: {said}") from None
+    return 0
+
+
+@contextmanager
+def _hydra_raising() -> Iterator[None]:
+    """Within the block Hydra raises errors; it would print them, on several lines."""
+    before = os.environ.get(blame.FULL_ERROR)
+    os.environ[blame.FULL_ERROR] = "1"
+    try:
+        yield
+    except Ended as ended:
+        cause = ended.__cause__
+        assert cause is not None
+        raise cause from cause.__cause__
+    finally:
+        if before is None:
+            del os.environ[blame.FULL_ERROR]
+        else:
+            os.environ[blame.FULL_ERROR] = before
 
 
 def _arguments(written: Sequence[str]) -> argparse.Namespace:

@@ -27,15 +27,14 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import yaml  # type: ignore[import-untyped]
-from hydra.core.global_hydra import GlobalHydra
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from posbench.application import OfOwnCode, carry_out
+from posbench.application import carry_out
 from posbench.base.disk import write_whole
 from posbench.base.errors import ConfigError, PosbenchError, Terminated
-from posbench.config import constructors, mistakes
+from posbench.config import blame, constructors, mistakes
 from posbench.config.compose import compose, hydra_of_its_own
 from posbench.config.exit_status import of_the_system
 from posbench.config.folders import check_file, importable
@@ -139,8 +138,7 @@ def run(
             )
         mistakes.check(given, own)
         with hydra_of_its_own(*own):
-            loader = GlobalHydra.instance().config_loader()
-            asked = request(given, loader, own)
+            asked = request(given, own)
             several = len(asked.runs) > 1 or asked.board is not None
             if several or "plan_only=true" in given:
                 return _sweep(asked, plan_only="plan_only=true" in given)
@@ -412,10 +410,12 @@ def _sentences(words: Sequence[str], own: Sequence[Path]) -> Iterator[None]:
         yield
     except BROKEN as error:
         raise _told(mistakes.sentence(error, words, own), error) from None
-    except OfOwnCode as error:
-        raise _told(str(error), error) from error.__cause__
     except (OSError, MemoryError) as error:
         raise _told(of_the_system(error), error) from None
+    except (Exception, SystemExit) as error:
+        if (said := blame.of_own_code(error)) is None:
+            raise
+        raise _told(said, error) from error
     except Terminated:
         raise KeyboardInterrupt from None
 

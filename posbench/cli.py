@@ -59,8 +59,8 @@ def carried_out(words: Sequence[str]) -> int:
         module, rest = WITHIN[name, rest[0]], rest[1:]
     if module == RUN:
         sys.argv[1:] = [*(["-m"] if name == "sweep" else []), *rest]  # which Hydra reads
-        importlib.import_module(module).main()
-        return 0
+        ended: int = importlib.import_module(module).main()
+        return ended
     status: int = importlib.import_module(module).main(list(rest))
     return status
 

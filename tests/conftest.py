@@ -63,13 +63,12 @@ def answered(
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", ["posbench", *words])
         monkeypatch.setattr(sys, "path", list(sys.path))
-        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # which the command changes
         # Hydra would compose once more, to ask for a mode that no test chooses.
         monkeypatch.setattr(Hydra, "get_mode", lambda *_, **__: None)
         capfd.readouterr()
         status: int | None = 0
         try:
-            application.main()
+            status = application.main()
         except SystemExit as ended:
             status = ended.code  # type: ignore[assignment]
         return status, *capfd.readouterr()

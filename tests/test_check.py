@@ -540,7 +540,7 @@ def test_a_module_without_the_class_says_what_it_has(
 
 def test_a_yml_beside_a_missing_yaml_is_named(said_of_own: Callable[..., str]) -> None:
     assert said_of_own(GATE, GATE_SIZES, suffix="yml") == (
-        "posbench: mine/encoding/gate.yaml is not a file, and mine/encoding/gate.yml is not found, "
+        "posbench: mine/encoding/gate.yaml is not there, and mine/encoding/gate.yml is not found, "
         "because Hydra reads *.yaml alone: rename it to gate.yaml\n"
     )
 

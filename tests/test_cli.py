@@ -63,8 +63,7 @@ def sentence(status: int | None, out: str, err: str) -> str:
 def offered(text: str, group: str) -> set[str]:
     """What `--help` lists of a group."""
     (block,) = re.findall(rf"^{group}: .*\n((?:  .*\n)+)", text, re.M)
-    named = re.sub(r"\[.*?\]", "", block, flags=re.S)  # without the names of families
-    return set(re.split(r",?\s+", named.strip()))
+    return set(re.split(r",?\s+", block.strip()))
 
 
 # -- mistakes --------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def build_extension(name: str, *overrides: str) -> Extension:
 
 @functools.cache
 def legal(extension: str, encoding: str) -> bool:
-    return legality.legal(subject(encoding).extension(extension), built(encoding))
+    return not legality.refusal(subject(encoding).extension(extension), built(encoding))
 
 
 @functools.cache

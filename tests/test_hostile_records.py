@@ -375,24 +375,6 @@ def test_a_page_that_is_a_folder_is_a_sentence(
     )
 
 
-def test_what_killed_processes_have_left_goes_when_it_is_old(tmp_path: Path) -> None:
-    half = f"leaderboard.{'0a' * 16}.tmp"
-    names = {half: True, f"x.{'1b' * 16}.tmp": False, "notes.tmp": True, f"y.{'2c' * 16}.tmp": True}
-    for name, old in names.items():
-        (tmp_path / name).write_text("half")
-        if old:
-            os.utime(tmp_path / name, (0, 0))
-    (tmp_path / f"y.{'2c' * 16}.tmp").unlink()
-    (tmp_path / f"y.{'2c' * 16}.tmp").symlink_to("notes.tmp")
-    disk.clear_left_over(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == names.keys() - {half}
-    published.publish([record()], [], tmp_path / "to")
-    (tmp_path / "to/records" / half).write_text("half")
-    os.utime(tmp_path / "to/records" / half, (0, 0))
-    published.publish([record("alibi")], [], tmp_path / "to")
-    assert not (tmp_path / "to/records" / half).exists()
-
-
 # -- texts -----------------------------------------------------------------------------------------
 
 ANSI = "\x1b[2J\x1b]0;title\x07"

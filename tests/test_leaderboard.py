@@ -115,7 +115,7 @@ def test_unreadable_records_are_left_out_and_named_and_the_status_is_1(
     save(tmp_path / "part", record("alibi"))
     assert leaderboard.main([str(tmp_path / "whole")], emit=lambda line: None) == 0
     bad = save(tmp_path / "part", record("rope"), record("nope"))
-    for path, content in zip(bad, ("{", '{"schema": 99}'), strict=True):
+    for path, content in zip(bad, ("{", '{"schema_version": 99}'), strict=True):
         path.write_text(content)
     capsys.readouterr()
     assert leaderboard.main([str(tmp_path / "part")]) == 1

@@ -515,19 +515,6 @@ def test_no_more_is_unpacked_than_a_file_of_records_has(
     assert f"{path}, {said.replace(str(100_001), '1001')}" in held.unreadable[-1]
 
 
-def test_lines_of_an_earlier_version_are_not_passed_over(tmp_path: Path) -> None:
-    """Publishing beside them would look as if they had never been there."""
-    (tmp_path / "records").mkdir()
-    (tmp_path / "records/copy.jsonl").write_text("{}\n")
-    said = sentence(tmp_path)
-    assert said.startswith(f"{tmp_path}/records/copy.jsonl holds no lines that this version reads")
-    with pytest.raises(PosbenchError, match="with the posbench that published it"):
-        publish([record()], [], tmp_path)
-    assert [path.name for path in tmp_path.rglob("*.jsonl*")] == ["copy.jsonl"]
-    with pytest.raises(PosbenchError, match="with the posbench that published it"):
-        results.load(tmp_path)
-
-
 @pytest.mark.parametrize("line", ["{", "[]", '{"protocol": "cpu"}'])
 def test_a_bad_line_of_the_audits_is_named(folder: Path, line: str) -> None:
     (folder / "audits.jsonl").write_text(line + "\n")

@@ -22,7 +22,6 @@ import pytest
 import torch
 from processes import finished, left_over
 from small_runs import kept, tiny, trained
-from test_replicas import in_step, paths, several
 from test_resuming import Axe, Killed
 from test_resuming import train as resumed
 
@@ -116,8 +115,8 @@ def test_a_checkpoint_that_cannot_be_read_now_is_kept_and_the_run_stops(
     assert str(found.value).startswith(f"{path} cannot be read now (")
     assert "is kept" in str(found.value) and "goes on from here" in str(found.value)
     assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
-    state, refused = resuming.remaining(path)
-    assert state is not None and state["global_step"] == 3 and not refused
+    state = resuming.remaining(path)
+    assert state is not None and state["global_step"] == 3
 
 
 @pytest.mark.fault("good weights, or their log, that cannot be read for a moment")
@@ -143,7 +142,7 @@ def test_what_is_no_file_is_no_checkpoint_and_stays(tmp_path: Path, kind: str) -
     path = tmp_path / UNFINISHED
     if kind == "link to nothing":
         path.symlink_to(tmp_path / "nowhere")
-        assert resuming.remaining(path) == (None, [])
+        assert resuming.remaining(path) is None
     else:
         path.mkdir() if kind == "folder" else os.mkfifo(path)
         with pytest.raises(Unreadable, match=r"cannot be read now \("):
@@ -168,73 +167,30 @@ def interrupted(run: Setup, step: int) -> tuple[Checkpoints, Path, Training]:
     last.parent.mkdir(parents=True, exist_ok=True)
     training = shared.begin()
     with pytest.raises(Killed):
-        fit(training, last, "cpu", 2, [], [resuming.Keeping(last), Axe(step)], lambda point: None)
+        fit(training, last, "cpu", 2, [], [resuming.Keeping(), Axe(step)], lambda point: None)
     return checkpoints, last, training
 
 
-@pytest.mark.fault("a damaged checkpoint, with the one before it")
-@pytest.mark.parametrize("both", [False, True])
-def test_the_checkpoint_before_is_used_where_the_last_is_damaged(
-    tmp_path: Path, both: bool
-) -> None:
-    expected = trained(tiny(tmp_path / "undisturbed", *QUICK))
-    run = tiny(tmp_path / "damaged", *QUICK)
-    _, last, _ = interrupted(run, 7)
-    assert torch.load(last, weights_only=True)["global_step"] == 6
-    assert torch.load(resuming.before(last), weights_only=True)["global_step"] == 4
-    damaged = [last, resuming.before(last)][: 1 + both]
-    for path in damaged:
+@pytest.mark.fault(
+    "a damaged checkpoint, weights of another model, notes that are no JSON", times=3
+)
+@pytest.mark.parametrize("name", [UNFINISHED, "weights.pt", "diverged.json"])
+def test_what_is_damaged_is_named_and_kept(tmp_path: Path, name: str) -> None:
+    run = tiny(tmp_path, *QUICK)
+    path = interrupted(run, 7)[1].with_name(name)
+    if name == "weights.pt":
+        weights = trained(run).model.state_dict()
+        torch.save({key: value[:1] for key, value in weights.items()}, path)
+    elif name == UNFINISHED:
         cut(path)
-    bytes_before = [path.read_bytes() for path in damaged]
-    console, said = told()
-    found = trained(run, console)
-    assert said().count("is damaged") == len(damaged)
-    assert ("Going on from the one before" in said()) is not both
-    assert ("starting from the beginning" in said()) is both
-    names = ["last.damaged-1.ckpt", "last.before.damaged-1.ckpt"][: 1 + both]
-    assert [(last.parent / name).read_bytes() for name in names] == bytes_before
-    assert found.log.curve == expected.log.curve
-    for name, value in expected.model.state_dict().items():
-        assert torch.equal(found.model.state_dict()[name], value), name
-
-
-def test_damaged_files_of_one_name_are_all_kept(tmp_path: Path) -> None:
-    for number in (1, 2, 3):
-        (tmp_path / UNFINISHED).write_text(f"garbage {number}")
-        assert resuming.remaining(tmp_path / UNFINISHED)[0] is None
-    found = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert found == {f"last.damaged-{n}.ckpt": f"garbage {n}" for n in (1, 2, 3)}
-
-
-@pytest.mark.fault("weights of another model in the place of those of a training")
-@pytest.mark.parametrize("other", ["shapes", "names"])
-def test_weights_of_another_model_are_put_aside_before_any_is_taken(
-    tmp_path: Path, other: str
-) -> None:
-    run = tiny(tmp_path, *QUICK)
-    weights = trained(run).model.state_dict()
-    (path,) = tmp_path.rglob("weights.pt")
-    wrong = {
-        "shapes": lambda: {name: value[:1] for name, value in weights.items()},
-        "names": lambda: {f"of.{name}": value for name, value in weights.items()},
-    }[other]()
-    torch.save(wrong, path)
-    console, said = told()
-    again = trained(run, console).model.state_dict()
-    assert f"its weights have other {other}" in said() or f"it has other {'weights'}" in said()
-    assert path.with_name("weights.damaged-1.pt").exists()
-    assert all(torch.equal(again[name], each) for name, each in weights.items())
-
-
-@pytest.mark.fault("notes of a training that are no JSON")
-@pytest.mark.parametrize("name", ["replicas.json", "diverged.json"])
-def test_a_note_that_is_damaged_counts_as_none_and_is_kept(tmp_path: Path, name: str) -> None:
-    run = tiny(tmp_path, *QUICK)
-    (folder,) = {path.parent for path in (interrupted(run, 3)[1],)}
-    (folder / name).write_bytes(b"\xff{")
-    assert trained(run).log.replicas == 1
-    if name == "replicas.json":
-        assert (folder / "replicas.damaged-1.json").read_bytes() == b"\xff{"
+    else:
+        path.write_bytes(b"\xff{")
+    before = path.read_bytes()
+    with pytest.raises(Unreadable, match=r"is damaged \(.*\): delete it, and the same command"):
+        trained(run)
+    assert path.read_bytes() == before
+    path.unlink()
+    assert trained(run).log.curve.step[-1] == run.config.training.total_steps
 
 
 def test_a_note_is_read_and_none_is_none(tmp_path: Path) -> None:
@@ -277,7 +233,7 @@ def _killed_at(folder: Path, count: int) -> None:
 
     os.replace = replace  # type: ignore[assignment]
     with composing():
-        resumed(folder, resuming.Keeping(folder / UNFINISHED))
+        resumed(folder, resuming.Keeping())
 
 
 @pytest.mark.fault("kill -9 between the writing of a checkpoint and its renaming", times=8)
@@ -290,12 +246,11 @@ def test_a_training_killed_between_any_two_renamings_goes_on_from_a_whole_checkp
     folder.mkdir()
     for count in range(8):
         status = forked(_killed_at, folder, count)
-        state, refused = resuming.remaining(folder / UNFINISHED)
+        state = resuming.remaining(folder / UNFINISHED)  # none is ever half of one
         assert status == -signal.SIGKILL or state is not None
-        assert not refused, "none is ever half of one"
         steps.append(0 if state is None else state["global_step"])
     assert steps == sorted(steps) and steps[-1] > 0
-    again, found = resumed(folder, resuming.Keeping(folder / UNFINISHED))
+    again, found = resumed(folder, resuming.Keeping())
     assert found.points == curve.points
     for name, value in training.model.state_dict().items():
         assert torch.equal(again.model.state_dict()[name], value), name
@@ -308,7 +263,7 @@ def test_no_link_is_followed_when_a_checkpoint_is_written(tmp_path: Path) -> Non
     folder.mkdir()
     last = folder / UNFINISHED
     last.with_suffix(f".{os.getpid()}.tmp").symlink_to(precious)
-    resumed(folder, resuming.Keeping(last))
+    resumed(folder, resuming.Keeping())
     assert precious.read_text() == "precious"
     assert last.is_file() and not last.is_symlink()
 
@@ -606,18 +561,6 @@ def test_trainings_in_step_leave_one_of_other_threads_alone(tmp_path: Path) -> N
     assert checkpoints.step(last.parent.name, settings) == 4
     with threads(2):
         assert checkpoints.step(last.parent.name, settings) is None
-
-
-def test_trainings_in_step_keep_the_checkpoint_before_of_each(tmp_path: Path) -> None:
-    with pytest.raises(Killed):
-        in_step(tmp_path, several("encoding=rope", count=2), Axe(11))
-    for path in paths(tmp_path, 2):
-        assert torch.load(path, weights_only=True)["global_step"] == 8
-        cut(path)
-        state, [(damaged, kept_as, _)] = resuming.remaining(path)
-        assert (damaged, kept_as.name) == (path, "last.damaged-1.ckpt")
-        assert state is not None and (state["global_step"], state[resuming.THREADS]) == (4, 1)
-    assert not [*tmp_path.rglob("*.tmp")]
 
 
 # -- rows beside the weights -----------------------------------------------------------------------

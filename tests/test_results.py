@@ -62,7 +62,6 @@ def folders_with_records(tmp_path: Path) -> Path:
     save(tmp_path / "results/main", record())
     save(tmp_path / "results/more/other", record())
     (tmp_path / "results/empty/records").mkdir(parents=True)
-    (tmp_path / "results/main/leaderboard.csv").write_text("row,score\nrope,1\n")
     (tmp_path / "README.md").write_text("# Words\n")
     return tmp_path
 
@@ -70,40 +69,10 @@ def folders_with_records(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nowhere", "nowhere is not there: name a folder that holds records/"),
-        ("results/mian", "results/mian is not there: did you mean results/main?"),
-        ("result/main", "result/main is not there: did you mean results/main?"),
-        ("resluts/nothing", "resluts/nothing is not there: did you mean results?"),
-        ("README.md", "README.md is a file: name a folder that holds records/"),
-        (
-            "results/main/leaderboard.csv",
-            "results/main/leaderboard.csv is a file: name the folder around it, results/main",
-        ),
-        (
-            "results/main/records",
-            "results/main/records is part of a results folder: name the folder around it, "
-            "results/main",
-        ),
-        (
-            "results/main/record",
-            "results/main/record is not there: name the folder around it, results/main",
-        ),
-        (
-            "results",
-            "results holds no records itself: choose one of the folders in it, results/main, "
-            "results/more/other",
-        ),
-        (".", ". holds no records itself: choose one of the folders in it, results/main"),
-        (
-            "results/empty",
-            "no records in results/empty: run `python -m posbench` first, or name a folder that "
-            "has some",
-        ),
-        (
-            "results/local",
-            "results/local is not there, as nothing has been run here: run `python -m posbench` "
-            "first",
-        ),
+        ("nowhere", "no records in nowhere: name a folder that holds records/"),
+        ("README.md", "no records in README.md: name a folder that holds records/"),
+        ("results", "no records in results: name a folder that holds records/"),
+        ("results/local", "no records in results/local: run `python -m posbench` first"),
         ("", "load takes one folder, got '': name a folder that holds records/"),
         (None, "load takes one folder, got None: name a folder that holds records/"),
         (3, "load takes one folder, got 3"),
@@ -113,11 +82,10 @@ def folders_with_records(tmp_path: Path) -> Path:
             "load takes one folder, got ['results/main', 'results/more/other']: "
             "pandas.concat([load(each) for each in FOLDERS]) has the runs of several",
         ),
-        ("results/main\0", "is not there: did you mean results/main?"),
-        (f"results/{'a' * 300}", "cannot be read (File name too long)"),
+        (f"results/{'a' * 300}", ": name a folder that holds records/"),
     ],
 )
-def test_what_holds_no_records_is_refused_and_says_what_is_meant(
+def test_what_holds_no_records_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: Any, said: str
 ) -> None:
     monkeypatch.chdir(folders_with_records(tmp_path))
@@ -130,18 +98,9 @@ def test_what_holds_no_records_is_refused_and_says_what_is_meant(
         assert said in str(refusal.value)
 
 
-def test_the_folder_around_is_named_from_inside_it_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folders_with_records(tmp_path) / "results/main")
-    with pytest.raises(PosbenchError, match=r"leaderboard.csv is a file: name the folder around"):
-        results.load("leaderboard.csv")
-
-
 def test_a_folder_given_as_a_path_or_a_text_is_read(tmp_path: Path) -> None:
     folder = folders_with_records(tmp_path) / "results/main"
     assert len(results.load(folder)) == len(results.load(f"{folder}/")) == 2
-    assert files.holds_records(folder) and not files.holds_records(folder.parent)
 
 
 def test_records_come_in_the_order_of_their_paths_whatever_order_they_were_written_in(

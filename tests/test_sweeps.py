@@ -21,7 +21,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 from making import changed, record, searched
 from processes import finished, started
 from small_runs import without_seconds
@@ -66,7 +65,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def requested(*words: str, folders: Sequence[Path] = ()) -> Request:
-    return request(words, GlobalHydra.instance().config_loader(), folders)
+    return request(words, folders)
 
 
 # -- what words ask for ----------------------------------------------------------------------------

@@ -7,12 +7,9 @@ to any file of ours.
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
-import re
 import stat
-import time
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -153,22 +150,6 @@ def _refuse_what_is_no_file(mode: int, path: Path) -> None:
         raise OSError(errno.EINVAL, f"it is {kind}", str(path))
 
 
-LEFT_OVER = re.compile(r".+\.[0-9a-f]{32}\.tmp")
-"""What `atomically` calls the file that it writes to."""
-OLD = 24 * 3600.0
-"""Seconds after which such a file is of a process that was killed: none writes for a day."""
-
-
-def clear_left_over(folder: Path) -> None:
-    """Delete the files that killed processes have left in a folder, once they are old."""
-    with suppress(OSError):  # it is another's folder, or gone: nothing depends on it
-        for entry in os.scandir(folder):
-            if LEFT_OVER.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                with suppress(OSError):
-                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > OLD:
-                        Path(entry.path).unlink()
-
-
 @contextmanager
 def writing_to(folder: str | Path) -> Iterator[None]:
     """Meanwhile what a disk refuses is one sentence: Unwritable."""
@@ -223,10 +204,6 @@ def write_json(content: Any, path: Path) -> None:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-class Damaged(Exception):
-    """A file does not hold what was written there; the text says how that is known."""
-
-
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Meanwhile what the machine refuses is one sentence: Unreadable. It says nothing of the file,
@@ -250,27 +227,22 @@ def reading(path: Path) -> Iterator[None]:
     )
 
 
+def damaged(path: Path, reason: str, remedy: str = "") -> Unreadable:
+    """The sentence about a file that does not hold what was written there."""
+    remedy = remedy or "delete it, and the same command makes it again"
+    return Unreadable(f"{path} is damaged ({reason}): {remedy}")
+
+
 def noted(path: Path) -> Any:
-    """The JSON in a file; None where there is none, or what is there is damaged and put aside."""
+    """The JSON in a file; None where there is none, Unreadable where it is damaged."""
     with reading(path):
         if not path.exists():
             return None
         found = read_bytes(path)
     try:
         return json.loads(found)
-    except (ValueError, RecursionError):
-        put_aside(path)
-        return None
-
-
-def put_aside(path: Path) -> Path:
-    """Rename a damaged file, so that another can take its place: last.damaged-1.ckpt."""
-    for number in itertools.count(1):
-        kept = path.with_suffix(f".damaged-{number}{path.suffix}")
-        if not os.path.lexists(kept):
-            break
-    os.replace(path, kept)
-    return kept
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, type(error).__name__) from None
 
 
 # -- locks -----------------------------------------------------------------------------------------

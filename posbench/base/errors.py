@@ -58,7 +58,7 @@ class Unwritable(PosbenchError):
 
 
 class Unreadable(PosbenchError):
-    """A file is there and cannot be read now; nothing follows about what it holds."""
+    """A file is there and cannot be read, for now or because it is damaged. It is kept."""
 
 
 class Terminated(BaseException):

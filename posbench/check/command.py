@@ -78,11 +78,7 @@ def choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[s
             continue
         path = Path(word)
         if not path.is_file():
-            if (other := path.with_suffix(".yml")).is_file():
-                raise ConfigError(
-                    f"{word} is not a file, and {other} is not found, because Hydra reads *.yaml "
-                    f"alone: rename it to {path.name}"
-                )
+            mistakes.check_settings(path, "encoding")
             raise ConfigError(
                 f"{word} is not a file: give the YAML of an encoding, extension or task, with its "
                 "_target_ and settings"

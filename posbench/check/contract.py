@@ -226,25 +226,27 @@ def _of_its_own_row(encoding: PositionEncoding) -> None:
     a, n = call(PLACES, batch=ROWS), PLACES
     mixed = torch.tensor([4, 0, 7, 1, 8, 2, 6, 3, 5])
     pos = torch.stack([torch.arange(n), 2 * torch.arange(n) + 3, mixed])
-    together = _outputs(encoding, a)
-    for row in range(ROWS):
-        alone = _outputs(encoding, _part(a, batch=slice(row, row + 1)))
-        change = difference((together[0][row : row + 1], together[1][row : row + 1]), alone)
-        require(
-            change < EXACT,
-            f"row {row} of a batch gives another result than alone (by {change:.1e}): something "
-            "is summed, averaged or looked up over the batch, dimension 0; each row is a sequence "
-            "of its own",
-        )
-    whole = _outputs(encoding, a.at(pos, pos))
-    for row in range(ROWS):
-        alone = _outputs(encoding, _part(a.at(pos, pos), batch=slice(row, row + 1)))
-        change = difference((whole[0][row : row + 1], whole[1][row : row + 1]), alone)
-        require(
-            change < EXACT,
-            f"with other positions in each row of a batch, row {row} gives another result than "
-            f"alone (by {change:.1e}): positions are [batch|1, n], so keep their first dimension",
-        )
+    for given, what, remedy in (
+        (
+            a,
+            "row {} of a batch",
+            "something is summed, averaged or looked up over the batch, dimension 0; each row is a "
+            "sequence of its own",
+        ),
+        (
+            a.at(pos, pos),
+            "with other positions in each row of a batch, row {}",
+            "positions are [batch|1, n], so keep their first dimension",
+        ),
+    ):
+        together = _outputs(encoding, given)
+        for row in range(ROWS):
+            alone = _outputs(encoding, _part(given, batch=slice(row, row + 1)))
+            change = difference((together[0][row : row + 1], together[1][row : row + 1]), alone)
+            require(
+                change < EXACT,
+                f"{what.format(row)} gives another result than alone (by {change:.1e}): {remedy}",
+            )
 
 
 def _not_rebuilt(encoding: PositionEncoding) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -30,6 +30,7 @@ from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError, place_and_reason
 from posbench.base.wording import closest
 from posbench.config.folders import endless
+from posbench.config.folders import names as option_names
 from posbench.config.methods import AS_TRAINED, of_method
 from posbench.config.words import Word
 
@@ -274,28 +275,21 @@ class Board(DefinitionPart):
 
 def names(folders: Sequence[Path] = ()) -> list[str]:
     """The boards there are: posbench's own, and those in board/ of the folders."""
-    own = [Path(each.name).stem for each in (files("posbench.conf") / "board").iterdir()]
-    return sorted({*own, *(path.stem for path in _of(folders))})
-
-
-def _of(folders: Sequence[Path]) -> Iterator[Path]:
-    for folder in folders:
-        yield from (folder / "board").glob("*.yaml")
+    return option_names("board", folders)
 
 
 def load(name: str, folders: Sequence[Path] = ()) -> Board:
     """The board of that name; PosbenchError says what is wrong with it, or that there is none."""
-    found = {path.stem: path for path in _of(folders)}
-    if name not in names(folders):
-        near = closest(name, names(folders))
+    if name not in (known := names(folders)):
+        near = closest(name, known)
         meant = f"did you mean {near}? " if near else ""
         raise PosbenchError(
-            f"board={name} is unknown: {meant}choose one of {', '.join(names(folders))}, or write "
+            f"board={name} is unknown: {meant}choose one of {', '.join(known)}, or write "
             f"board/{name}.yaml into a folder given with --config-dir"
         )
-    source: Path | Traversable = (
-        found.get(name) or files("posbench.conf") / "board" / f"{name}.yaml"
-    )
+    places: list[Path | Traversable] = [*folders, files("posbench.conf")]
+    sources = [place / "board" / f"{name}.yaml" for place in places]
+    source = next(each for each in sources if each.is_file())
     return read(source.read_text(encoding="utf-8"), name)
 
 

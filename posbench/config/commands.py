@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from posbench.base.disk import clear_left_over, read_bytes, write_whole
+from posbench.base.disk import read_bytes, write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import closest, known_names, printable
 from posbench.config.exit_status import exit_status
@@ -142,8 +142,6 @@ def write_or_check(
             write_whole(path, content, within)
         for path in left_over:
             path.unlink()
-        for folder in {path.parent for path in contents}:
-            clear_left_over(folder)
         return
     changed = [path for path, content in contents.items() if not _holds(path, content)]
     if names := ", ".join(map(shown, [*changed, *left_over])):

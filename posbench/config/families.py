@@ -15,13 +15,6 @@ from posbench.config.provenance import targets
 ELSEWHERE = "of other encodings than RoPE, by the handle they need"
 
 
-def headed(group: str) -> dict[str, list[str]]:
-    """The names of a group alone, under the same headings."""
-    placed = [(heading(group, name), name) for name in own_names(group)]
-    shown = order(group, {found for found, _ in placed})
-    return {each: [name for found, name in placed if found == each] for each in shown}
-
-
 def order(group: str, headings: set[str]) -> list[str]:
     """Headings as the files of conf/ have them, others after them by the alphabet."""
     known = list(dict.fromkeys(listed(group).values()))

@@ -34,7 +34,7 @@ def legal_encodings(extension: DictConfig) -> list[str]:
     for name in options("encoding"):
         try:
             root.encoding = content("encoding", name)
-            if legal(*built(root)):
+            if not refusal(*built(root)):
                 found.append(name)
         except BROKEN:
             continue
@@ -53,13 +53,13 @@ def built(cfg: DictConfig) -> tuple[Extension, EncodingStack]:
     return build(plain["extension"], "extension"), stack
 
 
-def legal(extension: Extension, stack: EncodingStack) -> bool:
-    """Whether the extension can extend these encodings: if it cannot, it refuses by itself."""
+def refusal(extension: Extension, stack: EncodingStack) -> str:
+    """Why the extension cannot extend these encodings, "" if it can: it refuses by itself."""
     try:
         extension.extend(stack, TRAIN_POSITIONS, TEST_POSITIONS)
-    except IllegalExtension:
-        return False
-    return True
+    except IllegalExtension as error:
+        return str(error)
+    return ""
 
 
 def method_class(extension: Extension, stack: EncodingStack) -> str:
@@ -77,7 +77,7 @@ def supplying_tasks(kind: str) -> list[str]:
     found = []
     for name in options("task"):
         try:
-            cls = class_of(content("task", name)["task"]["_target_"], "task")
+            cls = class_of(content("task", name)["_target_"], "task")
         except (*BROKEN, KeyError, TypeError):
             continue
         if kind in cls.ids:

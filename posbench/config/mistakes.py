@@ -20,8 +20,7 @@ from yaml import MarkedYAMLError  # type: ignore[import-untyped]
 from posbench.base.errors import OF_A_RESOLVER, ConfigError, PosbenchError, TaskLacks
 from posbench.base.wording import SETTINGS, closest, known_names, no_setting
 from posbench.config import blame, folders
-from posbench.config.compose import compose, composing
-from posbench.config.composition_rules import NoSetting
+from posbench.config.compose import NoSetting, compose, composing
 from posbench.config.methods import AS_TRAINED, of_method
 from posbench.config.options import BROKEN, HELP, unknown
 from posbench.config.words import Word
@@ -81,11 +80,6 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
         else:
             for folder in own:
                 check_settings(folder / group / f"{value}.yaml", group)
-                if value not in known and (other := folder / group / f"{value}.yml").exists():
-                    raise ConfigError(
-                        f"{word} is not found, because Hydra reads *.yaml alone: rename {other} "
-                        f"to {value}.yaml"
-                    )
     _refuse_both(read, own)
 
 

@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,23 +57,18 @@ def trained_classes(config: Mapping[str, Any]) -> frozenset[str]:
 
 def training_hash(config: Mapping[str, Any]) -> str:
     """The hash of the source that trained weights depend on."""
-    return hash_of(trained_by(config.get("training", {})), trained_classes(config))
+    return known_hash(trained_by(config.get("training", {})), trained_classes(config))
 
 
 def evaluation_hash(extension: dict[str, Any]) -> str:
     """The hash of the source that turns trained weights into accuracies."""
-    return hash_of("posbench.core.evaluation", targets(extension))
+    return known_hash("posbench.core.evaluation", frozenset(targets(extension)))
 
 
-def hash_of(root: str, classes: Iterable[str]) -> str:
+@functools.cache  # asked thousands of times by boards and sweeps: code does not change meanwhile
+def known_hash(root: str, classes: frozenset[str]) -> str:
     """The hash of a module with classes that it is given, each wherever it is today."""
     return source_hash(root, *(located(target) or target for target in classes))
-
-
-@functools.cache
-def known_hash(root: str, classes: frozenset[str]) -> str:
-    """`hash_of`, asked thousands of times by boards and sweeps: code does not change meanwhile."""
-    return hash_of(root, classes)
 
 
 # -- the commit, the versions and the CPU ----------------------------------------------------------

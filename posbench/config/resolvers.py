@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from posbench.base.errors import ConfigError
-from posbench.config.families import headed
 from posbench.config.folders import GROUPS, names, searched
 from posbench.config.hydra_inside import place_of
-from posbench.config.methods import methods
 
 # -- what --help says can be chosen ----------------------------------------------------------------
 
@@ -23,47 +20,21 @@ WIDTH = 100
 
 
 def choices() -> str:
-    """Every group with its options, the methods by encoding. Needs an initialised Hydra."""
+    """Every group with its options. Needs an initialised Hydra."""
     return "\n".join(
-        f"{group}: {meaning}\n" + "".join(_lines(names) for names in _parts(group))
+        f"{group}: {meaning}\n{_wrapped(names(group, searched()))}\n"
         for group, meaning in GROUPS.items()
     )
 
 
-FAMILIES = ("encoding", "extension", "task")
-"""Groups that are shown by family, as conf/README.md has them."""
-
-
-def _parts(group: str) -> list[list[str]]:
-    known = names(group, searched())
-    if group in FAMILIES:
-        return list(_families(group, known))
-    if group != "method":
-        return [known]
-    extended: dict[str, list[str]] = {}
-    for name, (encoding, _, _) in methods().items():
-        if name != encoding:
-            extended.setdefault(encoding, []).append(name)
-    listed = {name for row in extended.values() for name in row}
-    return [[name for name in known if name not in listed], *map(sorted, extended.values())]
-
-
-def _families(group: str, names: Sequence[str]) -> Iterator[list[str]]:
-    """The names of each family after the family's own, in brackets."""
-    found = headed(group)
-    own = sorted(set(names).difference(*found.values()))
-    for family, known in (found | {"your own": own}).items():
-        if known:
-            yield [f"[{family}]", *known]
-
-
-def _lines(names: list[str]) -> str:
-    family = f"{names[0]} " if names[0].startswith("[") else ""
-    text = family + ", ".join(names[1:] if family else names)
-    lines = textwrap.wrap(
-        text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+def _wrapped(names: list[str]) -> str:
+    return textwrap.fill(
+        ", ".join(names),
+        WIDTH,
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_on_hyphens=False,
     )
-    return "\n".join(lines) + "\n"
 
 
 # -- all together ----------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import OF_A_ROW
 from posbench.config.identity import identify
-from posbench.config.legality import legal, method_class
+from posbench.config.legality import method_class, refusal
 from posbench.config.options import options
 from posbench.core.encoding import PositionEncoding, Wrapper
 from posbench.core.extension import Extension, ExtensionWrapper
@@ -180,7 +180,7 @@ def properties(probe: Probe) -> dict[str, str]:
     stack, extension = probe.base, probe.run.extension
     layers: list[PositionEncoding] = [stack.layers[index] for index in stack.firsts]  # type: ignore[misc]
     limit = stack.max_positions
-    allowed = [name for name, each in probe.subject.extensions() if legal(each, stack)]
+    allowed = [name for name, each in probe.subject.extensions() if not refusal(each, stack)]
     parameters = sum(p.numel() for p in stack.parameters())
     return {
         "class": method_class(extension, stack),

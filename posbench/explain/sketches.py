@@ -35,7 +35,7 @@ from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.config.methods import AS_TRAINED, methods
 from posbench.config.options import options
-from posbench.config.provenance import hash_of, targets
+from posbench.config.provenance import known_hash, targets
 from posbench.config.source import reading_once
 from posbench.core.attention import Attention, Heads
 from posbench.core.encoding import EncodingStack, PositionEncoding
@@ -98,7 +98,7 @@ def code(words: Sequence[str]) -> str:
     """The hash of what a row is drawn from: its settings, and the source of its classes."""
     content = compose(*words, *SIZES).content
     chosen = [content[group] for group in ("encoding", "extension", "model")]
-    source = hash_of("posbench.explain.probe.measured", sorted(targets(chosen)))
+    source = known_hash("posbench.explain.probe.measured", frozenset(targets(chosen)))
     return content_hash([chosen, source])
 
 

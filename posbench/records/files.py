@@ -15,11 +15,9 @@ from pydantic import ValidationError
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_bytes, read_text, write_json
 from posbench.base.errors import PosbenchError, place_and_reason
-from posbench.base.wording import MANY, closest
 from posbench.config.command import Command
 from posbench.records.lines import (
     AUDITS,
-    BEFORE,
     LARGEST,
     RECORDS,
     content_of,
@@ -196,66 +194,11 @@ def each_record(results_dir: str | Path) -> Iterator[Record]:
     _refuse(unreadable)
 
 
-def holds_records(folder: Path) -> bool:
-    """Whether there are records in a results folder; nothing is read."""
-    found = (folder.glob(pattern) for pattern in (RECORDS, BEFORE, "records/**/seed=*.json"))
-    return any(True for each in found for _ in each)
-
-
 def without_records(folder: Path) -> str:
-    """The sentence about a results folder that holds no record: what it is, and which is meant."""
-    try:
-        there, is_folder = folder.exists(), folder.is_dir()
-    except OSError as error:  # a name that is too long, a folder that may not be read
-        return f"{folder} cannot be read ({error.strerror}): name a folder that holds records/"
-    around = next((each for each in folder.absolute().parents if holds_records(each)), None)
-    if around is not None:
-        what = "part of a results folder" if is_folder else "a file" if there else "not there"
-        return f"{folder} is {what}: name the folder around it, {_short(around)}"
-    if there and not is_folder:
-        return f"{folder} is a file: name a folder that holds records/"
-    if not is_folder:
-        near = _nearest(folder)
-        own = folder == LOCAL
-        what = "is not there, as nothing has been run here" if own else "is not there"
-        hint = "run `python -m posbench` first" if own else "name a folder that holds records/"
-        return f"{folder} {what}: {f'did you mean {near}?' if near else hint}"
-    if inside := _inside(folder):
-        named = ", ".join(map(str, inside[:MANY]))
-        return f"{folder} holds no records itself: choose one of the folders in it, {named}"
-    return f"no records in {folder}: run `python -m posbench` first, or name a folder that has some"
-
-
-def _short(folder: Path) -> Path:
-    """The path as one would type it here."""
-    here = Path.cwd()
-    return folder.relative_to(here) if folder.is_relative_to(here) else folder
-
-
-def _folders(folder: Path) -> list[Path]:
-    try:
-        return sorted(each for each in folder.iterdir() if each.is_dir() and each.name[0] != ".")
-    except OSError:
-        return []
-
-
-def _inside(folder: Path) -> list[Path]:
-    """The folders with records in a folder, and in those of it."""
-    first = _folders(folder)
-    each = [*first, *(below for above in first for below in _folders(above))]
-    return [found for found in each if holds_records(found)]
-
-
-def _nearest(folder: Path) -> Path | None:
-    """The folder that is there, and has a name like that of the first part which is not."""
-    parts = [*reversed(folder.parents), folder]
-    missing = next(each for each in parts if not each.is_dir())
-    names = [each.name for each in _folders(missing.parent)]
-    near = closest(missing.name, names)
-    if near is None:
-        return None
-    whole = missing.parent / near / folder.relative_to(missing)
-    return whole if whole.is_dir() else missing.parent / near
+    """The sentence about a results folder that holds no record."""
+    if folder == LOCAL:
+        return f"no records in {folder}: run `python -m posbench` first"
+    return f"no records in {folder}: name a folder that holds records/, such as {MAIN}"
 
 
 def made_of(records: Iterable[Record], audits: Iterable[Audit]) -> list[Audit]:
@@ -293,11 +236,6 @@ def _records(folder: Path, unreadable: list[str]) -> Iterator[Record]:
 
 
 def _published_records(folder: Path, unreadable: list[str]) -> Iterator[Record]:
-    for path in sorted(folder.glob(BEFORE))[:1]:
-        unreadable.append(
-            f"{path} holds no lines that this version reads, which end in .gz: unpack the folder "
-            "with the posbench that published it, and publish the records again with this one"
-        )
     for path in sorted(folder.glob(RECORDS)):
         with _noting(unreadable):
             for where, line in lines_of(path):

@@ -29,8 +29,6 @@ Json = dict[str, Any]
 
 AUDITS = "audits.jsonl"
 RECORDS = "records/*.jsonl.gz"
-BEFORE = "records/*.jsonl"
-"""Lines as versions before 0.2 published them, which this one does not read."""
 LEVEL = 9
 LARGEST = 2**24
 """Bytes of a record: what is larger is something else."""
@@ -149,9 +147,7 @@ def _refused(constant: str) -> float:
 
 def refuse_another_schema(content: Any, where: str) -> None:
     """Say what to do about a record of an older or a newer posbench; `where` names it."""
-    names = ("schema_version", "schema")  # the second before 3
-    known = [content[name] for name in names if isinstance(content, dict) and name in content]
-    schema = known[0] if known else None
+    schema = content.get("schema_version") if isinstance(content, dict) else None
     if schema == SCHEMA:
         return
     newer = isinstance(schema, int) and schema > SCHEMA

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from posbench.base.disk import (
     Lock,
-    clear_left_over,
     make_writable,
     read_bytes,
     refuse_linked,
@@ -159,8 +158,6 @@ def write(records: list[Record], audits: Sequence[Audit], folder: Path) -> None:
     make_writable(folder)
     refuse_linked(folder / "records/any", folder)
     with writing_to(folder):
-        for each in (folder, folder / "records"):
-            clear_left_over(each)
         audited = texts.pop(AUDITS, "")
         if audited:
             _write(_with_lines_of(folder / AUDITS, audited), folder / AUDITS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from posbench.base.disk import (
-    Damaged,
     Lock,
     atomically,
+    damaged,
     noted,
-    put_aside,
     read_bytes,
     reading,
     write_json,
@@ -34,9 +33,9 @@ from posbench.running.console import Console
 from posbench.running.devices import device, device_name
 from posbench.running.log import Log
 from posbench.running.loggers.run_logger import StepMetrics
-from posbench.running.resuming import THREADS, Keeping, forget, loaded, remaining
+from posbench.running.resuming import THREADS, Keeping, loaded, remaining
 from posbench.running.scores import CHECKPOINTS
-from posbench.running.zoo import Kept, Zoo, settings_hash, zoos
+from posbench.running.zoo import Kept, Zoo, zoos
 
 FINISHED, UNFINISHED = "training.json", "last.ckpt"
 """What a folder has of a training that is complete, and of one that was interrupted."""
@@ -46,10 +45,9 @@ WEIGHTS, CONTENT = "weights.pt", "content.json"
 class Checkpoints:
     """The folder of a results folder in which trainings are kept, shared by processes.
 
-    A training is a folder named by the hash of its content: `last.ckpt` while it goes on, and the
-    checkpoint before it; then `weights.pt` and, last, `training.json`, whose presence says that it
-    is complete. With `force` what is there is made again. What is damaged is put aside, as
-    `last.damaged-1.ckpt`; what cannot be read for now is left alone, and the run stops.
+    A training is a folder named by the hash of its content: `last.ckpt` while it goes on; then
+    `weights.pt` and, last, `training.json`, whose presence says that it is complete. With `force`
+    what is there is made again. What cannot be read is left alone, and the run stops.
 
     A training that is not there is looked for in the zoos of `zoo`, a file or folder, which is
     only read.
@@ -88,7 +86,7 @@ class Checkpoints:
             return None
         if any(kept.usable for _, kept in self._kept(reference)):
             return None
-        state = self.undamaged(folder / UNFINISHED)
+        state = self._interrupted(folder / UNFINISHED)
         if state is None:
             return 0
         if stopped(settings, state["callbacks"]["Curve"]["points"]):
@@ -120,7 +118,7 @@ class Checkpoints:
             lock.acquire()
         try:
             log = None if self.force else self._load(model, folder)
-            if log is None and (log := self._from_zoo(model, reference, content)) is not None:
+            if log is None and (log := self._from_zoo(model, reference)) is not None:
                 return log
             if log is None and (before := self.diverged(folder)) is not None:
                 raise before
@@ -137,12 +135,7 @@ class Checkpoints:
         weights, finished = folder / WEIGHTS, folder / FINISHED
         if not finished.exists():
             return None
-        try:
-            with reading(finished):
-                log = _log(read_bytes(finished))
-        except Damaged as error:
-            self._retrained(finished, error)
-            return None
+        log = _log(finished)
         if not provenance.same_versions(log.versions, provenance.versions()):
             # Else a record of these weights would never be complete: see `Fingerprint`.
             made = ", ".join(f"{name} {log.versions.get(name)}" for name in provenance.COMPARED)
@@ -152,32 +145,18 @@ class Checkpoints:
             if not weights.exists():
                 self.console.say(f"The weights in {folder} are not there; training again.")
                 return None
-        try:
-            state = loaded(weights)
-            _refuse_others(state, model)
-        except Damaged as error:
-            self._retrained(weights, error)
-            return None
+        state = loaded(weights)
+        _refuse_others(state, model, weights)
         model.load_state_dict(state)
         return log
 
     def _kept(self, reference: str) -> Iterator[tuple[Zoo, Kept]]:
-        """This training in each zoo that has it; a zoo that is damaged is passed over, and told."""
+        """This training in each zoo that has it."""
         for zoo in self.zoos:
-            try:
-                trainings = zoo.trainings
-            except Damaged as error:
-                self._passed_over(zoo, error)
-                continue
-            if reference in trainings:
-                yield zoo, trainings[reference]
+            if reference in zoo.trainings:
+                yield zoo, zoo.trainings[reference]
 
-    def _passed_over(self, zoo: Zoo, error: Damaged) -> None:
-        self.console.say(f"{zoo.path} is passed over, as it is damaged ({error}).")
-
-    def _from_zoo(
-        self, model: Transformer, reference: str, content: Mapping[str, Any]
-    ) -> Log | None:
+    def _from_zoo(self, model: Transformer, reference: str) -> Log | None:
         """Load the weights from a zoo that has this training; None where none has."""
         for zoo, kept in self._kept(reference):
             if not kept.usable:
@@ -186,36 +165,15 @@ class Checkpoints:
                     f"{zoo.path} has these weights, made with torch {torch_there}; training again."
                 )
                 continue
-            try:
-                state = zoo.weights(reference)
-                _refuse_others(state, model)
-            except Damaged as error:
-                self._passed_over(zoo, error)
-                continue
+            state = zoo.weights(reference)
+            _refuse_others(state, model, zoo.path)
             model.load_state_dict(state)
             self.console.say(
                 f"Trained before ({reference}): the weights are from {zoo.path}, made on "
                 f"{kept.made_on}."
             )
             return kept.log
-        for zoo in self.zoos:
-            with suppress(Damaged):
-                if settings_hash(content) in {
-                    each.settings_hash for each in zoo.trainings.values()
-                }:
-                    self.console.say(
-                        f"{zoo.path} has this training by other code, and not by that of today: "
-                        "training again."
-                    )
         return None
-
-    def _retrained(self, path: Path, error: Damaged) -> None:
-        """Put a damaged file aside, and say that it is made again."""
-        kept = put_aside(path)
-        self.console.say(
-            f"{path} cannot be read, as it is damaged ({error}); it is kept as {kept.name}; "
-            "training again."
-        )
 
     def _train(
         self, training: Training, model: Transformer, folder: Path, loggers: list[Any]
@@ -225,7 +183,7 @@ class Checkpoints:
         for name in ("diverged.json", "tested-*.json", "*.tmp"):
             for rest in folder.glob(name):
                 rest.unlink(missing_ok=True)
-        state = self.undamaged(last)
+        state = self._interrupted(last)
         if state is None:
             (folder / "replicas.json").unlink(missing_ok=True)
         curve = state["callbacks"]["Curve"] if state is not None else {}
@@ -240,7 +198,7 @@ class Checkpoints:
             try:
                 steps = training.settings.total_steps
                 with obeying_signals(), self.console.progress(steps) as (report, callback):
-                    callbacks = [callback, *([StepMetrics()] if loggers else []), Keeping(last)]
+                    callbacks = [callback, *([StepMetrics()] if loggers else []), Keeping()]
                     found = fit(training, last, *arguments, callbacks, report)
             except Diverged as error:
                 spent = time.process_time() - start
@@ -288,7 +246,7 @@ class Checkpoints:
             torch.save(model.state_dict(), beside)
             (folder / FINISHED).unlink(missing_ok=True)
         write_json(log.model_dump(mode="json"), folder / FINISHED)
-        forget(folder / UNFINISHED)
+        (folder / UNFINISHED).unlink(missing_ok=True)
         return log
 
     def keep_diverged(self, folder: Path, sentence: str, cpu_seconds: float) -> None:
@@ -296,7 +254,7 @@ class Checkpoints:
         made = {"versions": provenance.versions(), "device": device_name(self.trainer.accelerator)}
         said = {"sentence": sentence, "cpu_seconds": cpu_seconds} | made
         write_json(said, folder / "diverged.json")
-        forget(folder / UNFINISHED)
+        (folder / UNFINISHED).unlink(missing_ok=True)
 
     def diverged(self, folder: Path) -> Diverged | None:
         """The error with which this training has ended before, on this device with these versions.
@@ -323,37 +281,33 @@ class Checkpoints:
         """
         write_json(count, folder / "replicas.json")
 
-    def undamaged(self, path: Path) -> dict[str, Any] | None:
-        """The last checkpoint of an interrupted training that is whole; others are put aside."""
-        state, refused = remaining(path)
-        for damaged, kept, why in refused:
-            self.console.say(
-                f"The checkpoint {damaged} is damaged ({why}) and kept as {kept.name}"
-                + ("." if state is not None else "; starting from the beginning.")
-            )
+    def _interrupted(self, path: Path) -> dict[str, Any] | None:
+        """The last checkpoint of a training that was interrupted."""
+        state = remaining(path)
         if state is not None:
-            which = "one before" if refused else "last checkpoint"
-            self.console.say(f"Going on from the {which} of an interrupted training.")
+            self.console.say("Going on from the last checkpoint of an interrupted training.")
         return state
 
 
-def _log(text: bytes) -> Log:
-    """The log of a training; Damaged where it is none."""
+def _log(path: Path) -> Log:
+    """The log of a training; Unreadable where it is none."""
+    with reading(path):
+        text = read_bytes(path)
     try:
         return Log.model_validate_json(text)
     except ValueError as error:
-        raise Damaged(type(error).__name__) from None
+        raise damaged(path, type(error).__name__) from None
 
 
-def _refuse_others(state: Any, model: Transformer) -> None:
-    """Damaged, unless these are weights of such a model: one that took some of them would not be
+def _refuse_others(state: Any, model: Transformer, path: Path) -> None:
+    """Unreadable, unless these are weights of such a model: one that took some of them would not be
     trained from its start.
     """
     own = model.state_dict()
     if not isinstance(state, dict) or state.keys() != own.keys():
-        raise Damaged("it has other weights")
+        raise damaged(path, "it has other weights")
     if any(getattr(state[name], "shape", None) != each.shape for name, each in own.items()):
-        raise Damaged("its weights have other shapes")
+        raise damaged(path, "its weights have other shapes")
 
 
 def stopped(settings: TrainingConfig, points: list[dict[str, float]]) -> bool:

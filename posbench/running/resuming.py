@@ -1,11 +1,8 @@
-"""What torch keeps on a disk: written whole, the checkpoint before kept, and damage put aside."""
+"""What torch keeps on a disk: written whole, and read from its bytes."""
 
 from __future__ import annotations
 
 import io
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +10,15 @@ import lightning as L
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from posbench.base.disk import Damaged, atomically, put_aside, read_bytes, reading
+from posbench.base.disk import atomically, damaged, read_bytes, reading
 
 THREADS = "threads"
 """Where a checkpoint says with how many threads of torch it was made."""
-Refused = list[tuple[Path, Path, str]]
-"""Checkpoints that are damaged: where each was, where it is kept, and how that is known."""
 
 
 def loaded(path: Path) -> Any:
-    """What torch has saved in a file, on the CPU. Damaged where it is not that, Unreadable where
-    the machine does not say.
+    """What torch has saved in a file, on the CPU. Unreadable where it is not that, or where the
+    machine does not say.
 
     The bytes are read first, so that an error of the disk cannot be taken for one of the file.
     """
@@ -36,55 +31,21 @@ def loaded(path: Path) -> Any:
         except Exception as error:  # whatever a damaged file makes torch raise
             if "allocate memory" in str(error):
                 raise
-            raise Damaged(type(error).__name__) from None
+            raise damaged(path, type(error).__name__) from None
 
 
-def before(path: Path) -> Path:
-    """Where the checkpoint before the last is kept."""
-    return path.with_suffix(f".before{path.suffix}")
-
-
-@contextmanager
-def keeping(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write a checkpoint to; the one that is there becomes the one before.
-
-    Whenever this is killed, one of the two is whole.
-    """
-    with atomically(path) as beside:
-        yield beside
-        if path.exists():
-            os.replace(path, before(path))
-
-
-def remaining(path: Path) -> tuple[dict[str, Any] | None, Refused]:
-    """The state in the last checkpoint that is whole, which `path` then holds; None if none is.
-
-    What is damaged is put aside. Unreadable, where the machine does not let anybody know.
-    """
-    refused: Refused = []
-    for place in (path, before(path)):
-        with reading(place):
-            if not place.exists():
-                continue
-        try:
-            state = loaded(place)
-            if not isinstance(state, dict) or not {"global_step", "state_dict", "callbacks"} <= (
-                state.keys()
-            ):
-                raise Damaged("it is no checkpoint")
-        except Damaged as error:
-            refused.append((place, put_aside(place), str(error)))
-            continue
-        if place != path:
-            os.replace(place, path)
-        return state, refused
-    return None, refused
-
-
-def forget(path: Path) -> None:
-    """Remove the checkpoints of a training that has ended."""
-    for place in (path, before(path)):
-        place.unlink(missing_ok=True)
+def remaining(path: Path) -> dict[str, Any] | None:
+    """The state in a checkpoint; None if there is none, Unreadable if it is damaged."""
+    with reading(path):
+        if not path.exists():
+            return None
+    state = loaded(path)
+    if (
+        not isinstance(state, dict)
+        or not {"global_step", "state_dict", "callbacks"} <= state.keys()
+    ):
+        raise damaged(path, "it is no checkpoint")
+    return state
 
 
 def with_threads(state: dict[str, Any]) -> dict[str, Any]:
@@ -95,27 +56,19 @@ def with_threads(state: dict[str, Any]) -> dict[str, Any]:
 class Keeping(L.Callback):
     """Makes Lightning write and read the checkpoints of a training as this module does."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        trainer.strategy.checkpoint_io = WholeCheckpoints(self.path)
+        trainer.strategy.checkpoint_io = WholeCheckpoints()
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Writes what `posbench.core.training.Checkpoint` then renames to `path`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    """Writes what `posbench.core.training.Checkpoint` then renames."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
-        """Write it whole, under a name of this call alone; only then the last is the one before."""
+        """Write it whole, under a name of this call alone."""
         with atomically(Path(path)) as beside:
             torch.save(with_threads(checkpoint), beside)
-        if self.path.exists():
-            os.replace(self.path, before(self.path))
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
         found: dict[str, Any] = loaded(Path(path))

@@ -84,12 +84,8 @@ class RunSpec:
             identity.method.hash,
             content["seed"],
             _task_version(content["task"].get("_target_"), composed),
-            provenance.known_hash(
-                provenance.trained_by(content["training"]), provenance.trained_classes(content)
-            ),
-            provenance.known_hash(
-                "posbench.core.evaluation", frozenset(provenance.targets(content["extension"]))
-            ),
+            provenance.training_hash(content),
+            provenance.evaluation_hash(content["extension"]),
             computing + computing,
         )
         path = files.record_path(content["results_dir"], *names, content["seed"])

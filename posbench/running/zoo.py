@@ -9,8 +9,8 @@ machine, the versions and the commit of the training.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from posbench.base.content_hash import content_hash
-from posbench.base.disk import Damaged, reading, write_bytes
+from posbench.base.disk import damaged, reading, write_bytes
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
 from posbench.config import provenance
@@ -29,6 +29,7 @@ from posbench.records.record import weights_hash
 from posbench.running.log import Log
 
 SUFFIX = ".safetensors"
+AGAIN = "get the file again"
 
 
 class Kept(Part):
@@ -40,7 +41,7 @@ class Kept(Part):
     @property
     def settings_hash(self) -> str:
         """The hash of all but the code."""
-        return settings_hash(self.content)
+        return content_hash({key: self.content[key] for key in self.content.keys() - {"source"}})
 
     @property
     def hash(self) -> str:
@@ -67,13 +68,8 @@ class Kept(Part):
         return printable(f"{self.log.cpu or self.log.device}{at}")
 
 
-def settings_hash(content: Mapping[str, Any]) -> str:
-    """The hash of what a training depends on, without its code."""
-    return content_hash({key: content[key] for key in content.keys() - {"source"}})
-
-
 class Zoo:
-    """A file with trainings; Damaged where it is none, or has an entry that is not what its hash
+    """A file with trainings; Unreadable where it is none, or has an entry that is not what its hash
     is of.
     """
 
@@ -83,40 +79,31 @@ class Zoo:
     @cached_property
     def trainings(self) -> dict[str, Kept]:
         """What there is, by its hash."""
-        with reading(self.path), _whole(self.path) as file:
+        with self._opened() as file:
             said: Mapping[str, str] = file.metadata() or {}
         try:
             found = {key: Kept.model_validate_json(text) for key, text in said.items()}
         except ValueError as error:
-            raise Damaged(type(error).__name__) from None
+            raise damaged(self.path, type(error).__name__, AGAIN) from None
         for key, training in found.items():
             if training.hash != key:
-                raise Damaged(f"what it says of {key} has another hash")
+                raise damaged(self.path, f"what it says of {key} has another hash", AGAIN)
         return found
 
     def weights(self, reference: str) -> dict[str, torch.Tensor]:
         """The weights of a training, on the CPU."""
         start = f"{reference}/"
-        with reading(self.path), _whole(self.path) as file:
+        with self._opened() as file:
             names = [name for name in file.keys() if name.startswith(start)]  # noqa: SIM118
             return {name.removeprefix(start): file.get_tensor(name) for name in names}
 
-
-class _whole:
-    """Opens a file of safetensors; Damaged where it is none."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> Any:
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
         try:
-            self.file = safe_open(self.path, framework="pt", device="cpu")
-            return self.file.__enter__()
+            with reading(self.path), safe_open(self.path, framework="pt", device="cpu") as file:
+                yield file
         except SafetensorError as error:
-            raise Damaged(str(error)) from None
-
-    def __exit__(self, *error: Any) -> None:
-        self.file.__exit__(*error)
+            raise damaged(self.path, str(error), AGAIN) from None
 
 
 def zoos(place: str | Path) -> list[Zoo]:
@@ -145,11 +132,8 @@ def write(trainings: Mapping[str, tuple[Kept, Mapping[str, torch.Tensor]]], path
 
 
 def usable(place: str | Path) -> dict[str, Kept]:
-    """The trainings of all zoos there that need not be made again, by hash; a zoo that is damaged
-    has none.
-    """
+    """The trainings of all zoos there that need not be made again, by hash."""
     found: dict[str, Kept] = {}
     for zoo in zoos(place):
-        with suppress(Damaged):
-            found |= {key: each for key, each in zoo.trainings.items() if each.usable}
+        found |= {key: each for key, each in zoo.trainings.items() if each.usable}
     return found

@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 from posbench.base.content_hash import content_hash
-from posbench.base.disk import clear_left_over, read_text, write_bytes, write_whole
+from posbench.base.disk import read_text, write_bytes, write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted, printable
 from posbench.records import files
@@ -76,7 +76,6 @@ def write(
         raise PosbenchError(
             f"{printable(name)} {names.wrong(name)}, and nobody could read the bundle: rename it"
         )
-    clear_left_over(path.parent)
     write_whole(path, _archived(content))
     return manifest
 
@@ -313,48 +312,25 @@ def _manifest(text: bytes | None, path: Path) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True)
-class Added:
-    """What records would do to a published folder, in runs of one row."""
-
-    row: str
-    tasks: int
-    seeds: int
-    new: int
-    replaced: int  # runs that are there with other numbers or settings, or of other code
-    same: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.row}: {counted(self.tasks, 'task')}, {counted(self.seeds, 'seed')}; "
-            f"of its runs {self.new} new, {self.replaced} in the place of others, "
-            f"{self.same} there already"
-        )
-
-
-def added(records: Iterable[Record], target: Path) -> list[Added]:
-    """What publishing these records in a folder would change, row by row."""
+def added(records: Iterable[Record], target: Path) -> Iterator[str]:
+    """What publishing these records in a folder would change, a line a row. Runs that are there
+    with other numbers or settings, or of other code, are those in the place of which others come.
+    """
     there = {record.run: record for record in files.records(target)} if target.exists() else {}
     rows: dict[str, list[Record]] = {}
     for record in records:
         rows.setdefault(f"{record.method.label}, {record.protocol.label}", []).append(record)
-    found = []
     for row, several in sorted(rows.items()):
         known = [there.get(record.run) for record in several]
         pairs = zip(known, several, strict=True)
         same = sum(old is not None and _same(old, made) for old, made in pairs)
         new = sum(old is None for old in known)
-        found.append(
-            Added(
-                row,
-                len({record.task.label for record in several}),
-                len({record.seed for record in several}),
-                new,
-                len(several) - new - same,
-                same,
-            )
+        tasks = counted(len({record.task.label for record in several}), "task")
+        seeds = counted(len({record.seed for record in several}), "seed")
+        yield (
+            f"{row}: {tasks}, {seeds}; of its runs {new} new, {len(several) - new - same} in the "
+            f"place of others, {same} there already"
         )
-    return found
 
 
 def _same(old: Record, new: Record) -> bool:

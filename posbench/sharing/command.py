@@ -34,6 +34,7 @@ from posbench.statistics.aggregates import is_pretrained
 
 CONTRIBUTED = Path("results/contributed")
 """Where records that others have sent go."""
+OF_VERIFY = "what was repeated is kept with --in FOLDER, where the same command goes on"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         epilog="records zoo keeps trained weights, records dashboard makes the pages of a W&B "
         "project; each has its own --help.",
     )
-    parser.set_defaults(left=lambda _: "what was complete is kept")
+    parser.set_defaults(left="what was complete is kept")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_publish(commands.add_parser("publish", help="put records of your own into a folder"))
     _add_unpack(commands.add_parser("unpack", help="copy published records to your own"))
@@ -61,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         return status
 
     own = getattr(chosen, "config_dir", ())  # most commands have none
-    return exit_status(carried_out, own=own, left=chosen.left(chosen))
+    return exit_status(carried_out, own=own, left=chosen.left)
 
 
 def _show_columns(_: argparse.Namespace) -> int:
@@ -224,7 +225,7 @@ def _own_folder(given: Sequence[Path]) -> Path | None:
 
 
 def _add_accept(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(carry_out=_accept, left=lambda _: "nothing was written")
+    command.set_defaults(carry_out=_accept, left="nothing was written")
     command.add_argument("bundle", type=Path)
     help = "default: %(default)s"
     command.add_argument("--to", dest="target", type=Path, default=CONTRIBUTED, help=help)
@@ -302,7 +303,7 @@ def _listed(strata: Sequence[Sequence[str]]) -> str:
 
 
 def _add_verify(command: argparse.ArgumentParser) -> None:
-    command.set_defaults(carry_out=_verify, left=_left_of_verify)
+    command.set_defaults(carry_out=_verify, left=OF_VERIFY)
     command.add_argument("folder", type=Path, help="with published records")
     command.add_argument(
         "--sample", type=int, default=12, help="how many to repeat, default: %(default)s"
@@ -327,12 +328,6 @@ def _verify(chosen: argparse.Namespace) -> int:
         chosen.folder, chosen.sample, chosen.seed, scratch=chosen.scratch, own=chosen.config_dir
     )
     return 1 if seen.disagreed else 0
-
-
-def _left_of_verify(chosen: argparse.Namespace) -> str:
-    if chosen.scratch:
-        return f"the same command goes on from what is in {chosen.scratch}"
-    return "what was repeated is gone, and with --in FOLDER it would be kept"
 
 
 def _add_upload(command: argparse.ArgumentParser) -> None:

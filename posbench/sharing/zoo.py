@@ -11,20 +11,16 @@ place, and zoo= alone none. So only somebody without that folder needs to unpack
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
-from hydra.core.global_hydra import GlobalHydra
 
 from posbench.base.disk import (
-    Damaged,
     Lock,
     atomically,
-    read_bytes,
-    reading,
+    damaged,
+    noted,
     write_json,
     writing_to,
 )
@@ -94,27 +90,19 @@ def _pack(chosen: argparse.Namespace) -> int:
 def _trainings_of(board: str) -> list[str]:
     """The hashes of all trainings of a board, each once."""
     with composing():
-        asked = request([f"board={board}"], GlobalHydra.instance().config_loader())
-        planned = plan(asked)
+        planned = plan(request([f"board={board}"]))
         runs = {run.training: run for run in (*planned.complete, *planned.runs)}
         return [key for run in runs.values() for key in run.training_hashes]
 
 
 def _finished(folder: Path) -> tuple[Kept, dict[str, torch.Tensor]]:
-    """A training that is complete; PosbenchError where it is damaged."""
+    """A training that is complete; Unreadable where it is damaged."""
+    content, log = (noted(folder / name) for name in (CONTENT, FINISHED))
     try:
-        with reading(folder):
-            content, log = (_json(folder / name) for name in (CONTENT, FINISHED))
         said = Kept.model_validate({"content": content, "log": log})
-        return said, loaded(folder / WEIGHTS)
-    except (Damaged, ValueError) as error:
-        raise PosbenchError(
-            f"{folder} does not hold a training ({error}): delete the folder, and make it again"
-        ) from None
-
-
-def _json(path: Path) -> Any:
-    return json.loads(read_bytes(path))
+    except ValueError as error:
+        raise damaged(folder, type(error).__name__) from None
+    return said, loaded(folder / WEIGHTS)
 
 
 def _list(chosen: argparse.Namespace) -> int:
@@ -128,7 +116,7 @@ def _list(chosen: argparse.Namespace) -> int:
 
 
 def _lines(zoo: Zoo) -> Iterator[str]:
-    trainings = _whole(zoo)
+    trainings = zoo.trainings
     yield f"{zoo.path}: {counted(len(trainings), 'training')}"
     for key, each in trainings.items():
         task, encoding = each.content["task"][0]["_target_"], each.content["encoding"]["_target_"]
@@ -143,7 +131,7 @@ def _unpack(chosen: argparse.Namespace) -> int:
     if not chosen.source.is_file():
         raise PosbenchError(f"{chosen.source} is no file: name a zoo, a file ending in {SUFFIX}")
     zoo = Zoo(chosen.source)
-    trainings, copied = _whole(zoo), 0
+    trainings, copied = zoo.trainings, 0
     with writing_to(chosen.target):
         for key, each in trainings.items():
             folder = chosen.target / CHECKPOINTS / key
@@ -152,24 +140,10 @@ def _unpack(chosen: argparse.Namespace) -> int:
                 if (folder / FINISHED).exists():
                     continue
                 with atomically(folder / WEIGHTS) as beside:
-                    torch.save(_weights(zoo, key), beside)
+                    torch.save(zoo.weights(key), beside)
                 write_json(each.content, folder / CONTENT)
                 write_json(each.log.model_dump(mode="json"), folder / FINISHED)
                 copied += 1
     there = len(trainings) - copied
     print(f"Copied {counted(copied, 'training')} to {chosen.target}; {there} were there.")
     return 0
-
-
-def _whole(zoo: Zoo) -> dict[str, Kept]:
-    try:
-        return zoo.trainings
-    except Damaged as error:
-        raise PosbenchError(f"{zoo.path} is damaged ({error}): get the file again") from None
-
-
-def _weights(zoo: Zoo, key: str) -> dict[str, torch.Tensor]:
-    try:
-        return zoo.weights(key)
-    except Damaged as error:
-        raise PosbenchError(f"{zoo.path} is damaged ({error}): get the file again") from None

@@ -18,12 +18,12 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from posbench.base.content_hash import content_hash
-from posbench.base.errors import IllegalExtension, PosbenchError
+from posbench.base.errors import PosbenchError
 from posbench.base.wording import agreeing, counted
 from posbench.config import blame
 from posbench.config.building import build
 from posbench.config.compose import Composition, compose, without_seed
-from posbench.config.legality import TEST_POSITIONS, TRAIN_POSITIONS, built
+from posbench.config.legality import built, refusal
 from posbench.config.mistakes import sentence
 from posbench.config.source import reading_once
 from posbench.core.settings import FREE, checked
@@ -66,11 +66,8 @@ class Refusals:
     def _of_method(self, composed: Composition) -> tuple[str, str]:
         """The position ids that it asks for, and why the extension refuses the encoding."""
         extension, stack = built(composed.cfg())
-        try:
-            extension.extend(stack, TRAIN_POSITIONS, TEST_POSITIONS)
-        except IllegalExtension as error:
-            return stack.ids, f"the extension cannot extend it: {error}"
-        return stack.ids, ""
+        why = refusal(extension, stack)
+        return stack.ids, f"the extension cannot extend it: {why}" if why else ""
 
 
 # -- all together ----------------------------------------------------------------------------------
@@ -264,7 +261,7 @@ def plan(request: Request) -> SweepPlan:
 
 def _plan(request: Request) -> SweepPlan:
     check = _check_once()
-    refusal, asking = _refusals(), _asking(check)
+    refusals, asking = Refusals(), _asking(check)
     complete: list[PlannedRun] = []
     left: list[PlannedRun] = []
     refused: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -282,7 +279,7 @@ def _plan(request: Request) -> SweepPlan:
             if run.spec.is_complete:
                 complete.append(run)
                 continue
-            reason = refusal(words, run.spec.composed)
+            reason = refusals.refusal(run.spec.composed)
         except (PosbenchError, OmegaConfBaseException, YAMLError) as error:
             wrong[words] = sentence(error, words)
             continue
@@ -327,20 +324,6 @@ def _asking(check: Callable[[Composition], None]) -> Callable[[Words], RunSpec]:
         return found[rest] if seed is None else found[rest].with_seed(seed)
 
     return asking
-
-
-def _refusals() -> Callable[[Words, Composition], str]:
-    """Why runs cannot be; "" for one that can."""
-    refusals = Refusals()
-    found: dict[Words, str] = {}
-
-    def refusal(words: Words, composed: Composition) -> str:
-        rest, _ = without_seed(words)
-        if rest not in found:
-            found[rest] = refusals.refusal(composed)
-        return found[rest]
-
-    return refusal
 
 
 def _check_once() -> Callable[[Composition], None]:

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hydra.core.config_loader import ConfigLoader
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, QuotedString
+from hydra.core.override_parser.types import QuotedString
 
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import closest, duration, known_names
@@ -18,6 +16,7 @@ from posbench.config import board as definition
 from posbench.config.board import Board, Rows
 from posbench.config.folders import OF_A_ROW
 from posbench.config.methods import Method, methods
+from posbench.config.words import Word
 
 Words = tuple[str, ...]
 Listed = Mapping[str, list[str]]
@@ -48,15 +47,13 @@ class Request:
             yield f"Planning {len(self.runs):,} runs{of}, which takes about {takes}."
 
 
-def request(
-    arguments: Sequence[str], loader: ConfigLoader, folders: Sequence[Path] = ()
-) -> Request:
+def request(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
     """The runs of a board, or one for each combination of the values that the words list.
 
     PosbenchError if there is none.
     """
-    parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(arguments))
-    listed = {override.get_key_element(): _values(override) for override in parsed}
+    read = map(Word.of, arguments)
+    listed = {word.override.get_key_element(): _values(word, folders) for word in read}
     for key, values in listed.items():
         if key.lstrip("+") == "results_dir" and len(values) > 1:
             raise PosbenchError(
@@ -81,13 +78,12 @@ def request(
     return Request(runs)
 
 
-def _values(override: Override) -> list[str]:
-    if override.get_key_element() == "part":  # a title: it may have spaces, and quotes for a comma
-        found = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
+def _values(word: Word, folders: Sequence[Path]) -> list[str]:
+    if word.key == "part":  # a title: it may have spaces, and quotes for a comma
+        override = word.override
+        found = override.sweep_iterator() if word.several else [override.value()]
         return [value.text if isinstance(value, QuotedString) else str(value) for value in found]
-    if override.is_sweep_override():
-        return [str(value) for value in override.sweep_string_iterator()]
-    return [str(override.get_value_element_as_str())]
+    return word.values(folders)
 
 
 def _of_board(board: Board, listed: Listed) -> Request:

@@ -14,8 +14,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hydra.core.global_hydra import GlobalHydra
-
 from posbench.base.wording import duration
 from posbench.config import commands, mistakes
 from posbench.config.compose import compose, composing
@@ -36,8 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     def told() -> int:
         with composing(*chosen.config_dir):
             mistakes.check(chosen.words, chosen.config_dir)
-            loader = GlobalHydra.instance().config_loader()
-            requested = request(chosen.words, loader, chosen.config_dir)
+            requested = request(chosen.words, chosen.config_dir)
             for line in requested.lines():
                 print(line, flush=True)
             planned = plan(requested)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 import time
@@ -21,10 +22,10 @@ from posbench.config.command import Command
 from posbench.config.folders import searched, with_own
 from posbench.records.files import leaderboard_command
 from posbench.sweeping import journal
-from posbench.sweeping.journal import Event, Kind, Worker, workers
+from posbench.sweeping.journal import Event, Worker, workers
 from posbench.sweeping.plan import Job, PlannedRun, SweepPlan, plan
 from posbench.sweeping.requests import Request
-from posbench.sweeping.working import is_claimed, quoted
+from posbench.sweeping.working import RunJournal, is_claimed, quoted
 
 # -- what a person sees of a sweep while it goes on ------------------------------------------------
 
@@ -109,8 +110,7 @@ class Failed(PosbenchError):
     """Some runs of a sweep failed; its summary has said which."""
 
 
-def _print(line: str) -> None:
-    print(line, flush=True)
+AT_ONCE = functools.partial(print, flush=True)
 
 
 class Sweep:
@@ -126,7 +126,7 @@ class Sweep:
         request: Request,
         results_dir: str,
         launcher: Launcher,
-        say: Callable[[str], None] = _print,
+        say: Callable[[str], None] = AT_ONCE,
         *,
         leaderboard: bool = True,
     ) -> None:
@@ -231,7 +231,7 @@ class Sweep:
         watch.look()
         for run in left:
             if run.spec.key not in watch.ended and run.spec.is_complete:
-                self._note(run, "found")
+                RunJournal(run.spec, self.name).write("found")
         watch.look()
 
     def _launch(self, jobs: Sequence[Job]) -> str:
@@ -266,19 +266,7 @@ class Sweep:
 
     def _note_failed(self, runs: Iterable[PlannedRun], sentence: str) -> None:
         for run in runs:
-            self._note(run, "failed", sentence)
-
-    def _note(self, run: PlannedRun, kind: Kind, sentence: str = "") -> None:
-        event = Event(
-            kind,
-            self.name,
-            run.spec.key,
-            run.spec.title,
-            time.time(),
-            command=str(with_own(run.spec.command, searched())),
-            sentence=sentence,
-        )
-        journal.Writer.of(self.results_dir).write(event)
+            RunJournal(run.spec, self.name).write("failed", sentence)
 
     # -- the end -----------------------------------------------------------------------------------
 

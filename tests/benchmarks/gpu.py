@@ -24,7 +24,6 @@ from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from hydra.core.global_hydra import GlobalHydra
 from speed import HEAD, ROOT, Row
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -303,7 +302,7 @@ class Asked:
 
     @classmethod
     def now(cls) -> Self:
-        asked = request(["board=gpu"], GlobalHydra.instance().config_loader())
+        asked = request(["board=gpu"])
         assert asked.board is not None
         parts = asked.board.parts.values()
         seeds, encodings = (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
+from posbench.config.identity import Identity
 from posbench.config.methods import AS_TRAINED
-from posbench.config.names import MethodName, Name
 from posbench.core.row import Row
 from posbench.records.record import Record
 from posbench.showing.table import pipes
@@ -64,17 +64,6 @@ LONGEST_TAG = 64
 """Characters; W&B refuses a run with a longer tag."""
 
 
-class Named(Protocol):
-    """An identity, or a record."""
-
-    @property
-    def protocol(self) -> Name: ...
-    @property
-    def task(self) -> Name: ...
-    @property
-    def method(self) -> MethodName: ...
-
-
 @dataclass(frozen=True)
 class About:
     """What is known of a run before it begins."""
@@ -87,7 +76,7 @@ class About:
     id: str = ""  # of what the run finds, the same when it is made again; "": a new one
 
     @classmethod
-    def of(cls, run: Named, seed: int, id: str = "") -> Self:
+    def of(cls, run: Identity | Record, seed: int, id: str = "") -> Self:
         protocol, task, method = run.protocol, run.task, run.method
         extended = method.extension != AS_TRAINED
         tags = [protocol.name, task.name, method.base, *([method.extension] if extended else [])]

@@ -10,10 +10,11 @@ from typing import Any
 import lightning as L
 import torch
 
+from posbench.base.disk import atomically
 from posbench.core.training import Checkpoint, Training
 from posbench.running.replicas.curves import Curves, Ended
 from posbench.running.replicas.trainings import Replicas
-from posbench.running.resuming import keeping, loaded, with_threads
+from posbench.running.resuming import loaded, with_threads
 
 # -- A checkpoint of all, and one of each as its training alone would write it ---------------------
 
@@ -31,7 +32,7 @@ class OwnCheckpoints(Checkpoint):
     def save(self, trainer: L.Trainer) -> None:
         state: State = {}
         for index in self.replicas.active:
-            with keeping(self.paths[index]) as beside:
+            with atomically(self.paths[index]) as beside:
                 if not state:  # Lightning hands out a checkpoint as a file and in no other way
                     trainer.save_checkpoint(beside)
                     state = with_threads(loaded(beside))

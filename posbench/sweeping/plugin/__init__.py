@@ -28,7 +28,7 @@ class PosbenchSweeper(Sweeper):
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         register_launchers()
-        self.master, self.loader = config, hydra_context.config_loader
+        self.master = config
         self.made_by = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
@@ -42,7 +42,7 @@ class PosbenchSweeper(Sweeper):
         resolvers.guard()
         own = folders.given(self.master.hydra.runtime.config_sources)
         folders.make_importable(own)  # the plan builds what a job builds
-        asked = request(arguments, self.loader, own)
+        asked = request(arguments, own)
         sweep = Sweep(asked, self.master.results_dir, self.made_by, leaderboard=self.leaderboard)
         sweep.make(self.master.plan_only)
 
