@@ -24,9 +24,8 @@ from omegaconf import DictConfig, OmegaConf
 from posbench.base.errors import ConfigError
 from posbench.config import folders, resolvers
 from posbench.config.hydra_inside import ROOT, OptionFiles, Placed, placed, set_in
-from posbench.config.methods import as_option, methods
 from posbench.config.numbers import refuse_unbounded
-from posbench.config.sources import OwnFiles, SearchPath
+from posbench.config.sources import MethodRows, OwnFiles, SearchPath
 from posbench.config.words import Word
 
 SWEEPER = f"{PosbenchSweeper.__module__}.{PosbenchSweeper.__name__}"
@@ -37,12 +36,8 @@ def register() -> None:
     _register_once()
     # By hand: Hydra's search does not see packages of an editable installation. Every time: what
     # runs in this process may have put Hydra's plugins back to what they were before.
-    for plugin in (PosbenchSweeper, OwnFiles, SearchPath):
+    for plugin in (PosbenchSweeper, OwnFiles, MethodRows, SearchPath):
         Plugins.instance().register(plugin)
-    store = ConfigStore.instance()
-    if "method" not in store.repo:
-        for name, row in methods().items():
-            store.store(name, as_option(row), group="method", package="_global_")
     resolvers.guard()
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
-from hydra._internal.core_plugins.file_config_source import FileConfigSource as FileConfigSource
 from hydra._internal.defaults_list import (
     Overrides,
     _create_defaults_tree,

@@ -1,4 +1,4 @@
-"""Where Hydra finds choices beside conf/: in folders of the user."""
+"""Where Hydra finds choices beside conf/: the rows of methods.yaml and folders of the user."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 from hydra.core.config_search_path import ConfigSearchPath
-from hydra.plugins.config_source import ConfigResult
+from hydra.core.object_type import ObjectType
+from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 from omegaconf.errors import KeyValidationError
 
 from posbench.base.errors import ConfigError
 from posbench.config.folders import PROVIDER, SCHEME, endless, text_of
-from posbench.config.hydra_inside import FileConfigSource
+from posbench.config.methods import as_option, methods
+
+SUFFIX = ".yaml"
 
 
 class SearchPath(SearchPathPlugin):
@@ -27,6 +30,45 @@ class SearchPath(SearchPathPlugin):
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in self.chosen:
             search_path.append(PROVIDER, f"{SCHEME}://{folder.resolve()}")
+        search_path.append("conf/methods.yaml", f"{MethodRows.scheme()}://")
+
+
+class MethodRows(ConfigSource):
+    """Each row of methods.yaml as an option of the group `method`."""
+
+    @staticmethod
+    def scheme() -> str:
+        return "rows"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        row = self._row(config_path)
+        if row is None:
+            raise ConfigLoadError(f"{config_path} is no row")
+        return ConfigResult(
+            self.provider, self.path, OmegaConf.create(as_option(row)), {"package": "_global_"}
+        )
+
+    def available(self) -> bool:
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        return config_path in ("", "method")
+
+    def is_config(self, config_path: str) -> bool:
+        return self._row(config_path) is not None
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        if config_path == "":
+            return ["method"] if results_filter != ObjectType.CONFIG else []
+        return (
+            sorted(methods())
+            if self.is_group(config_path) and results_filter != ObjectType.GROUP
+            else []
+        )
+
+    def _row(self, path: str) -> Any:
+        group, _, name = path.removesuffix(SUFFIX).rpartition("/")
+        return methods().get(name) if group == "method" else None
 
 
 # -- folders of the user ---------------------------------------------------------------------------
@@ -44,7 +86,7 @@ OF_THE_USER = {
 """Sections that no file of a folder sets, because the folder may be somebody else's: why."""
 
 
-class OwnFiles(FileConfigSource):
+class OwnFiles(ConfigSource):
     """The files of a folder that is given with `--config-dir`: they choose and set what is
     computed, and nothing of the user's.
 
@@ -58,7 +100,7 @@ class OwnFiles(FileConfigSource):
     def load_config(self, config_path: str) -> ConfigResult:
         """The content of a file; ConfigError names the file and what it may not set."""
         where = PurePosixPath(config_path)
-        path = Path(self.path, self._normalize_file_name(config_path))
+        path = self._file(config_path)
         if ".." in where.parts or where.is_absolute():
             raise ConfigError(f"{path} leads out of {self.path}: name a file in that folder")
         if where.parts[0] == "hydra":
@@ -66,15 +108,20 @@ class OwnFiles(FileConfigSource):
                 f"{path} is not read, because Hydra calls what it names: take it out, and set "
                 "hydra.launcher.NAME=VALUE and the like on the command line"
             )
-        if path.exists() and (why := endless(text_of(path))):
+        if not path.exists():
+            raise ConfigLoadError(f"{path} is not there")
+        if why := endless(text := text_of(path)):
             raise ConfigError(f"{path} cannot be read: {why}")
         try:
-            result = super().load_config(config_path)
+            with path.open(encoding="utf-8") as file:  # whose name errors of YAML have
+                held: Any = OmegaConf.load(file)
+            header = self._get_header_dict(text[:512])  # as Hydra reads it
         except (ValueError, TypeError, KeyValidationError) as error:
             reason = next(iter(str(error).splitlines()), "") or "a key is no text"
             raise ConfigError(f"{path} cannot be read: {reason}") from None
-        for wrong in _no_texts(OmegaConf.to_container(result.config, resolve=False)):
+        for wrong in _no_texts(OmegaConf.to_container(held, resolve=False)):
             raise ConfigError(f"{path} cannot be read: {wrong}: write it as text, in quotes")
+        result = ConfigResult(self.provider, self.path, held, header)
         for said in _set_of_the_user(result, where):
             why = next(why for name, why in OF_THE_USER.items() if name in said)
             raise ConfigError(
@@ -82,6 +129,28 @@ class OwnFiles(FileConfigSource):
                 "on the command line"
             )
         return result
+
+    def available(self) -> bool:
+        return Path(self.path).is_dir()
+
+    def is_group(self, config_path: str) -> bool:
+        return Path(self.path, config_path).is_dir()
+
+    def is_config(self, config_path: str) -> bool:
+        return self._file(config_path).is_file()
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        groups, configs = set(), set()
+        for each in Path(self.path, config_path).iterdir():
+            if each.is_dir() and each.name != "__pycache__":
+                groups.add(each.name)
+            elif each.suffix == SUFFIX:
+                configs.add(each.stem)
+        kept = {ObjectType.GROUP: groups, ObjectType.CONFIG: configs}
+        return sorted(groups | configs if results_filter is None else kept[results_filter])
+
+    def _file(self, config_path: str) -> Path:
+        return Path(self.path, f"{config_path.removesuffix(SUFFIX)}{SUFFIX}")
 
 
 def _no_texts(content: Any, where: str = "") -> Iterator[str]:
