@@ -24,7 +24,8 @@ from omegaconf import DictConfig, OmegaConf
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import closest, printable
 from posbench.config import blame, folders, mistakes, streams
-from posbench.config.compose import Composition, refuse_several, register
+from posbench.config.compose import Composition, register
+from posbench.config.composition_rules import refuse_several
 from posbench.config.exit_status import exit_status
 from posbench.config.hydra_inside import get_args_parser
 from posbench.config.options import BROKEN, HELP

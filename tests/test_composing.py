@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hydra
 import pytest
 
-from posbench.base.errors import ConfigError
+from posbench.base.errors import ConfigError, PosbenchError
 from posbench.config import board, folders
 from posbench.config.command import Command
-from posbench.config.compose import Composition, NoSetting, compose, composing
+from posbench.config.compose import by_hydra, compose, composing
+from posbench.config.composition_rules import NoSetting, composed
 from posbench.config.identity import identify
 from posbench.config.methods import methods
-from posbench.config.options import BROKEN
+from posbench.config.option_files import NotOurs, OptionFiles
 from posbench.records import files
 
 Words = tuple[str, ...]
@@ -24,14 +24,13 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 def ours(*words: str) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
-    """The content, and the choices in their order."""
-    found = compose(*words)
-    return dict(found.content), list(found.choices.items())
+    """The content, and the choices in their order; Hydra is not asked."""
+    content, choices = composed(words, OptionFiles(folders.searched()))
+    return content, list(choices.items())
 
 
 def theirs(*words: str) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
-    cfg = hydra.compose("config", list(words), return_hydra_config=True)
-    found = Composition.of(cfg, cfg.hydra.runtime.choices)
+    found = by_hydra(*words)
     choices = [pair for pair in found.choices.items() if not pair[0].startswith("hydra/")]
     return dict(found.content), choices
 
@@ -122,7 +121,7 @@ def assert_same(words: Words) -> None:
         expected = None
     try:
         found: object = ours(*words)
-    except BROKEN:
+    except PosbenchError:
         found = None
     assert found == expected
 
@@ -193,7 +192,15 @@ def test_a_file_of_the_user_that_sets_what_is_the_users_own_is_refused(mine: Pat
             each("task=bad")
 
 
-# -- mistakes --------------------------------------------------------------------------------------
+# -- what is left to Hydra, and mistakes -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line", ["encoding=ropee", "logger=null", "hydra.job.name=x", "task=[copy,sort]"]
+)
+def test_what_is_not_ours_is_left_to_hydra(line: str) -> None:
+    with pytest.raises(NotOurs):
+        ours(line)
 
 
 @pytest.mark.parametrize(
@@ -213,9 +220,14 @@ def test_a_setting_that_is_not_there_is_named(line: str, key: str) -> None:
     assert refused.value.key == key
 
 
-def test_a_word_of_a_sweep_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"seed=0,1 lists several values: add -m"):
-        compose("seed=0,1")
+def test_a_word_that_cannot_be_is_refused_before_hydra_is_asked() -> None:
+    for line, said in {
+        "seed=0,1": r"seed=0,1 lists several values: add -m",
+        "+seed=3": r"\+seed adds a setting that is there: write seed=VALUE",
+        "~training.steps=5": r"is not what is there, 1000: write ~training.steps",
+    }.items():
+        with pytest.raises(ConfigError, match=said):
+            compose(line)
 
 
 # -- names of published records --------------------------------------------------------------------
@@ -250,3 +262,4 @@ def test_a_file_is_read_once_and_what_is_composed_of_it_is_not_shared_with_a_cfg
     cfg = one.cfg()
     cfg.extension._target_ = "changed"
     assert compose("method=rope_yarn").content["extension"]["_target_"].endswith("YaRN")
+    assert OptionFiles().read("encoding/rope") is OptionFiles().read("encoding/rope")

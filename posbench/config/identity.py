@@ -18,6 +18,7 @@ from posbench.config.compose import Composition, compose, option_file
 from posbench.config.methods import chosen_of_model, methods, turned_on
 from posbench.config.names import MethodName, Name, as_file_name, as_text
 from posbench.config.numbers import in_one_form
+from posbench.config.option_files import Default
 from posbench.config.provenance import without_places
 from posbench.core.settings import INTEGERS, LENGTHS, OF_METHODS, without_until
 
@@ -224,11 +225,11 @@ def _method_of(chosen: Mapping[str, str], model: Mapping[str, Any]) -> str | Non
         if (pair, dict(row.model)) == (chosen, model):
             return name
     for name in _own_methods():
-        found: Any = option_file("method", name)
+        found = option_file("method", name)
         if found is None:
             continue
-        asked = chosen_of_model(found.config.get("model") or {})
-        pairs = {_key(each): each.value for each in found.defaults_list or () if each.is_override()}
+        asked = chosen_of_model(found.content.get("model") or {})
+        pairs = {_key(each): each.name for each in found.defaults if each.override}
         if (asked, pairs) == (model, chosen):
             return name
     return None
@@ -240,7 +241,7 @@ def _own_methods() -> list[str]:
     return sorted(path.stem for folder in found for path in folder.glob("*.yaml"))
 
 
-def _key(entry: Any) -> str:
+def _key(entry: Default) -> str:
     """What it chooses: "encoding", or "encoding@encoding.host"."""
     return (entry.group or "").strip("/") + (f"@{entry.package}" if entry.package else "")
 

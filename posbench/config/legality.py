@@ -77,7 +77,7 @@ def supplying_tasks(kind: str) -> list[str]:
     found = []
     for name in options("task"):
         try:
-            cls = class_of(content("task", name)["_target_"], "task")
+            cls = class_of(content("task", name)["task"]["_target_"], "task")
         except (*BROKEN, KeyError, TypeError):
             continue
         if kind in cls.ids:

@@ -20,7 +20,8 @@ from yaml import MarkedYAMLError  # type: ignore[import-untyped]
 from posbench.base.errors import OF_A_RESOLVER, ConfigError, PosbenchError, TaskLacks
 from posbench.base.wording import SETTINGS, closest, known_names, no_setting
 from posbench.config import blame, folders
-from posbench.config.compose import NoSetting, compose, composing
+from posbench.config.compose import compose, composing
+from posbench.config.composition_rules import NoSetting
 from posbench.config.methods import AS_TRAINED, of_method
 from posbench.config.options import BROKEN, HELP, unknown
 from posbench.config.words import Word

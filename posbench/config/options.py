@@ -12,7 +12,8 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import closest, known_names
 from posbench.config import folders
-from posbench.config.compose import option_content, option_file
+from posbench.config.compose import compose, option_file
+from posbench.config.composition_rules import at, merged
 
 HELP = "python -m posbench --help"
 BROKEN = (PosbenchError, HydraException, OmegaConfBaseException, YAMLError)
@@ -39,9 +40,19 @@ def options(group: str) -> list[str]:
 def content(group: str, name: str) -> dict[str, Any]:
     """The content of one option of a group, which nobody changes; interpolations unresolved.
 
-    With it come options inside it, such as the host of a wrapper.
+    It is read from its file, and so are options inside it, such as the host of a wrapper.
     """
-    if option_file(group, name) is None:
+    found = option_file(group, name)
+    if found is None:
         raise ConfigError(unknown(f"{group}={name}", group, name, options(group)))
-    content: dict[str, Any] = option_content(group, name)[group]
-    return content
+    whole: dict[str, Any] = {}
+    for entry in found.defaults:
+        if entry.is_self and entry is found.defaults[-1]:
+            break
+        if not (entry.group and entry.name and entry.package) or entry.override:
+            whole = compose(f"{group}={name}").content[group]
+            return whole
+        inside = content(entry.group.lstrip("/"), entry.name)
+        whole = merged(whole, at(entry.package, inside))
+    whole = merged(whole, found.content)
+    return whole
