@@ -110,18 +110,18 @@ class OwnFiles(ConfigSource):
             )
         if not path.exists():
             raise ConfigLoadError(f"{path} is not there")
-        if why := endless(text := text_of(path)):
+        if why := endless(text_of(path)):
             raise ConfigError(f"{path} cannot be read: {why}")
         try:
-            with path.open(encoding="utf-8") as file:  # whose name errors of YAML have
-                held: Any = OmegaConf.load(file)
-            header = self._get_header_dict(text[:512])  # as Hydra reads it
+            found = read(path)
         except (ValueError, TypeError, KeyValidationError) as error:
+            if isinstance(error, ConfigError):
+                raise
             reason = next(iter(str(error).splitlines()), "") or "a key is no text"
             raise ConfigError(f"{path} cannot be read: {reason}") from None
-        for wrong in _no_texts(OmegaConf.to_container(held, resolve=False)):
+        for wrong in _no_texts(OmegaConf.to_container(found[0], resolve=False)):
             raise ConfigError(f"{path} cannot be read: {wrong}: write it as text, in quotes")
-        result = ConfigResult(self.provider, self.path, held, header)
+        result = ConfigResult(self.provider, self.path, found[0], {"package": found[1]})
         for said in _set_of_the_user(result, where):
             why = next(why for name, why in OF_THE_USER.items() if name in said)
             raise ConfigError(
@@ -151,6 +151,24 @@ class OwnFiles(ConfigSource):
 
     def _file(self, config_path: str) -> Path:
         return Path(self.path, f"{config_path.removesuffix(SUFFIX)}{SUFFIX}")
+
+
+def read(path: Path) -> tuple[Any, str | None]:
+    """What a YAML holds, and the package of its first lines; YAMLError if it cannot be read."""
+    with path.open(encoding="utf-8") as file:
+        held = OmegaConf.load(file)
+        file.seek(0)
+        package = None
+        for line in filter(None, map(str.strip, file.read(512).splitlines())):
+            if (written := re.match(r"#\s*@", line)) is None:
+                break
+            name, *values = line[written.end() :].split()
+            if len(values) != 1:
+                raise ConfigError(
+                    f"{path} begins with {line!r}: write one name, as # @package _global_"
+                )
+            package = values[0] if name == "package" else package
+    return held, package
 
 
 def _no_texts(content: Any, where: str = "") -> Iterator[str]:
