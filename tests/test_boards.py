@@ -21,7 +21,7 @@ from posbench.boards.tables import board_part, ranked, with_tasks
 from posbench.config import board as definition
 from posbench.config import board_rows as naming
 from posbench.config.board import Board, Rows
-from posbench.config.compose import compose, composing
+from posbench.config.compose import compose
 from posbench.config.folders import own_names
 from posbench.config.identity import identify
 from posbench.config.methods import methods
@@ -307,9 +307,7 @@ parts:
 def test_a_task_that_takes_long_is_run_with_the_first_seed_alone(tmp_path: Path) -> None:
     (tmp_path / "board").mkdir()
     (tmp_path / "board/once.yaml").write_text(ONCE)
-    with composing():
-        loader = GlobalHydra.instance().config_loader()
-        asked = request(["board=once"], loader, [tmp_path]).runs
+    asked = request(["board=once"], [tmp_path]).runs
     found = [
         [word.split("=")[1] for word in run if word[:5] in ("task=", "seed=")] for run in asked
     ]
