@@ -91,6 +91,15 @@ def test_no_import_goes_up() -> None:
     ]
 
 
+def test_no_room_imports_from_the_package_itself() -> None:
+    """That leads to the doors, above all rooms."""
+    assert not [
+        f"{name} imports from posbench: name the module"
+        for name, path in modules()
+        if "posbench" in imports(path) and room(name) not in FLOORS[-1]
+    ]
+
+
 def test_no_imports_go_in_a_circle() -> None:
     """Neither between the rooms of a floor nor between the files of a room."""
     between_rooms: dict[str, set[str]] = {}

@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
 import yaml  # type: ignore[import-untyped]
 
-from posbench import __version__
 from posbench.base.disk import write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import agreeing, counted
@@ -104,7 +104,7 @@ def _citation(cells: pd.DataFrame) -> str:
         "authors": [{"name": AUTHORS}],
         "abstract": _said(cells),
         "keywords": KEYWORDS,
-        "version": __version__,
+        "version": version("posbench"),
         "license": "Apache-2.0",
     }
     return str(yaml.safe_dump(content, sort_keys=False, width=1000))
@@ -118,7 +118,7 @@ def _deposit(cells: pd.DataFrame) -> str:
         "description": _said(cells),
         "creators": [{"name": AUTHORS}],
         "keywords": KEYWORDS,
-        "version": __version__,
+        "version": version("posbench"),
         "access_right": "open",
         "license": "Apache-2.0",
     }
