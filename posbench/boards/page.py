@@ -162,6 +162,7 @@ BOARDS = {
     "One factor for all lengths": "served",
     "Windows of extensions": "windows",
     "Chosen settings": "tuned",
+    "Further training": "fine_tuned",
     "Hybrids": "hybrids",
     "Tasks": "tasks",
     "Real models": "pretrained",
