@@ -462,13 +462,12 @@ def _called(given: Input) -> int:
         if given.command != "posbench":
             return int(main(list(given.words)))
         sys.argv = ["posbench", *given.words]
-        main()
+        return int(main())
     except SystemExit as ended:
         return int(ended.code or 0) if not isinstance(ended.code, str) else 1
     except Exception as error:  # what a table of refusals must not hold
         print(f"Traceback: {type(error).__name__}: {error}")
         return -1
-    return 0
 
 
 def _files(folder: Path) -> set[str]:
