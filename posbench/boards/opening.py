@@ -27,9 +27,9 @@ MOST = 40
 CELL, LINE = 50, 18
 """Pixels of a cell."""
 LEFT, TOP = 214, 108
-"""Pixels of names of rows, and of tasks, which are turned."""
-NAMES = 28
-"""Characters of a name, as many as fit into LEFT."""
+"""Pixels of names of rows, or more where one is longer, and of tasks, which are turned."""
+NAMES = 60
+"""Characters of a name that are shown."""
 TURN = math.radians(38)
 """By which the names of tasks are turned."""
 LETTER = 7
@@ -60,23 +60,26 @@ def picture(standing: Ranked, own: str = "", file: str = "") -> Picture | None:
     cells, run = standing.cells(), standing.part.runs.groupby("row")["task_name"].agg(set)
     label = caption(standing)
     y, names = TOP, []
-    middles = [LEFT + 40 + place * CELL + CELL // 2 for place in range(len(standing.tasks))]
+    drawn_as = [
+        name if len(name) <= NAMES else f"{name[: NAMES - 1]}…" for name in drawn_names(rows)
+    ]
+    left = max(LEFT, LETTER * max(map(len, drawn_as)) + 18)
+    middles = [left + 40 + place * CELL + CELL // 2 for place in range(len(standing.tasks))]
     turned = [LETTER * len(task) for task in standing.tasks]
     ends = [x + long * math.cos(TURN) for x, long in zip(middles, turned, strict=True)]
     squares: list[Square] = []
     placed = set(standing.placed)
-    for row, name in zip(rows, drawn_names(rows), strict=True):
+    for row, name in zip(rows, drawn_as, strict=True):
         if squares and row not in placed and rows[rows.index(row) - 1] in placed:
             y += GAP
-        shown = name if len(name) <= NAMES else f"{name[: NAMES - 1]}…"
-        names.append((shown, y, number(standing.summary.loc[row, "reaches"]), row == own))
+        names.append((name, y, number(standing.summary.loc[row, "reaches"]), row == own))
         for place, task in enumerate(standing.tasks):
             value = float(cells.loc[row, task])
             known = not np.isnan(value)
             look = "" if known else "not" if task in run[row] else "none"
             opacity = f"{0.06 + 0.94 * min(max(value, 0.0), 1.0):.2f}" if known else ""
             text = number(value) if known else ""
-            x = LEFT + 40 + place * CELL
+            x = left + 40 + place * CELL
             squares.append(Square(x, y, look, opacity, text))
         y += LINE
     drawn = rendered(
@@ -88,7 +91,7 @@ def picture(standing: Ranked, own: str = "", file: str = "") -> Picture | None:
         height=y + 4,
         cell=CELL - 1,
         line=LINE - 1,
-        left=LEFT,
+        left=left,
         top=TOP,
         names=names,
         tasks=list(zip(standing.tasks, middles, strict=True)),
