@@ -86,6 +86,7 @@ BOUNDS = Term(
     "Bounds",
     "The mean over all tasks if the row reached as little as can be (0), or as far as the best "
     "row, where it has not learned the task or was not run.",
+    "The model behind “Reaches” does not know these limits: its number can be a little beyond one.",
 )
 DIFFERS = Term(
     "Less the first",
