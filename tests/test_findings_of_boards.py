@@ -257,6 +257,41 @@ def test_what_was_not_learned_or_not_run_is_told(everything: list[Record]) -> No
     assert "- No row has been run of these parts of the board: “wider”." in said(everything)
 
 
+def test_the_first_reference_gives_the_others_its_multiplications(
+    everything: list[Record],
+) -> None:
+    """A step of alibi costs twice as many. A training that never learned counts none until then,
+    and its record counts them all the same.
+    """
+    steps = {"rope": (100, 10), "nope": (100, 10), "alibi": (60, 20), "t5": (None, 10)}
+    found = []
+    for each in everything:
+        step, products = steps[each.method.base]
+        lost = LOST if step is None and each.task.label == "copy" else {}
+        found.append(
+            changed(each, {"solved_step": step, "training.multiplications": products, **lost})
+        )
+    asked = definition.read(f"references: [rope]\n{BOARD}", "small")
+    ranked = standings_of(asked, Measured.of(found))
+    [chapter] = findings.budget_parts(asked, ranked)
+    [table] = chapter.tables
+    assert chapter.title == "What was learned for the multiplications of rope"
+    assert [(line.name, *line.cells) for line in table.rows] == [
+        ("nope", "100 %", "4/4"),
+        ("rope", "100 %", "4/4"),
+        ("alibi", "0 %", "0/4"),
+        ("t5", "0 %", "0/4"),
+    ]
+    counts = "counts its multiplications"
+    page = findings.page(asked, ranked)
+    assert page is not None and counts not in page.markdown()
+    older = [changed(found[0], {"training.multiplications": None}), *found[1:]]
+    ranked = standings_of(asked, Measured.of(older))
+    page = findings.page(asked, ranked)
+    assert page is not None and counts in page.markdown()
+    assert not list(findings.budget_parts(asked, ranked))
+
+
 def test_the_headline_is_the_first_section_and_the_longest_length(
     everything: list[Record],
 ) -> None:

@@ -16,6 +16,7 @@ from posbench.statistics import aggregates
 from posbench.statistics.aggregates import Estimate
 from posbench.statistics.effects import Fitted
 from posbench.statistics.likelihoods import resampled
+from posbench.statistics.standings import within
 
 
 def uneven(seed: int = 0, rows: int = 5, tasks: int = 7) -> pd.DataFrame:
@@ -277,3 +278,32 @@ def test_an_estimate_has_an_interval_from_three_seeds_on() -> None:
     three = [0.1, 0.2, 0.4]
     half = stats.t.ppf(0.975, 2) * stats.sem(three)
     assert Estimate.over(three).half_width == pytest.approx(half)
+
+
+# -- what was learned for the same computation -----------------------------------------------------
+
+
+def test_what_was_learned_for_the_multiplications_of_another_row() -> None:
+    table = pd.DataFrame(
+        [
+            # q needs at most 90 for a, and has not learned b.
+            ("q", "a", True, 60.0, 1.0),
+            ("q", "a", True, 90.0, 1.0),
+            ("q", "b", False, np.nan, 1.0),
+            ("q", "c", True, 40.0, 1.0),
+            ("p", "a", True, 90.0, 2.0),
+            ("p", "a", True, 90.5, 2.0),  # a little too late
+            ("p", "b", True, 10.0, 2.0),  # without a budget
+            ("p", "c", False, 10.0, 2.0),  # at the gate once, and not in the end
+            ("r", "c", True, np.nan, 2.0),  # learned in the end, and never seen at the gate
+        ],
+        columns=["row", "task", "learned", "multiplications", "step_multiplications"],
+    )
+    found = within(table, "q")
+    assert list(found.index) == ["q", "p", "r"]
+    assert found.loc["q"].to_dict() == {"learned": 1.0, "tasks": 2, "num_tasks": 2}
+    assert found.loc["p"].to_dict() == {"learned": 0.25, "tasks": 1, "num_tasks": 2}
+    assert found.loc["r"].to_dict() == {"learned": 0.0, "tasks": 0, "num_tasks": 1}
+    assert within(table, "s").empty, "no such row"
+    table.loc[0, "step_multiplications"] = np.nan
+    assert within(table, "q").empty, "a record without a count"

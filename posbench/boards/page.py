@@ -89,7 +89,11 @@ def generate(
     parts = [ranked(board, each, measured) for each in standings]
     usual = standings[0].part.protocol if standings else ""
     tasks = list(task_parts(measured, board, usual))
-    more = [*findings.contrast_parts(board, asked), *context_parts(contexts)]
+    more = [
+        *findings.budget_parts(board, asked),
+        *findings.contrast_parts(board, asked),
+        *context_parts(contexts),
+    ]
     # A board whose sections say what they are about speaks for itself.
     speaks = any(each.part.rows.about for each in asked)
     # Several paragraphs say how a board was made as well, and are below.

@@ -183,6 +183,7 @@ OF_TRAINING = {
     "cpu_seconds": "train_cpu_seconds",
     "steps_to_gate": "solved_step",
     "multiplications": "multiplications",
+    "step_multiplications": "step_multiplications",
 }
 """Columns of `of_runs` that tell of the training, and those of the long table, if it has them."""
 MEASURED = ("score", "chance")
@@ -228,8 +229,8 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
     (NaN if the table lacks them), `in_distribution` (corrected score at 1x), `learned` (the test at
     1x reached the gate of its task), `trained` (that of the same training did without an extension;
     where it is not in the table, `learned`), `steps_to_gate` (of the first validation at the gate;
-    NaN if none was) and the `multiplications` until then (NaN in records that lack them), `area`
-    (share of 1), and `reach` (a `Reach`, in multiples).
+    NaN if none was), the `multiplications` until then and the `step_multiplications` (both NaN in
+    records that lack them), `area` (share of 1), and `reach` (a `Reach`, in multiples).
     """
     lengths = "true_multiple" if "true_multiple" in table else "multiple"
     task = ["protocol", "protocol_hash", "task", "task_hash", "task_version"]

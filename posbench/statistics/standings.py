@@ -133,6 +133,40 @@ def standing(runs: pd.DataFrame, fitted: Fitted | None) -> pd.DataFrame:
     return table.join(less)
 
 
+def within(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """What each row had learned for the multiplications with which a reference row did.
+
+        budget(t) = the most of any training of the reference that learned task t, until the gate
+
+    A training had learned by then if it has in the end, and passed the gate for no more than that.
+    Its rate had not decayed there, so this is the least that it would have learned.
+
+    Args:
+        runs: a line a training, with columns `row`, `task`, `learned`, `multiplications` (until
+            the gate; NaN if no validation passed it) and `step_multiplications` (of a step)
+        reference: one of the rows
+
+    Returns:
+        By row, best first: `learned` (share of trainings, in which every task weighs the same),
+        `tasks` (that one training at least had learned) and `num_tasks` (of those that the
+        reference has learned, how many it was run on). Empty where the reference has learned
+        nothing, or where a record does not count its multiplications.
+    """
+    columns = ["learned", "tasks", "num_tasks"]
+    counted = "step_multiplications" in runs and runs["step_multiplications"].notna().all()
+    theirs = runs[(runs["row"] == reference) & runs["learned"].astype(bool)]
+    if not counted or theirs.empty:
+        return pd.DataFrame(columns=columns)
+    budget = theirs.groupby("task")["multiplications"].max().dropna()
+    mine = runs[runs["task"].isin(budget.index)]
+    used = mine["multiplications"].where(mine["learned"].astype(bool))
+    cells = (used <= mine["task"].map(budget)).groupby([mine["row"], mine["task"]]).mean()
+    rows = cells.groupby("row")
+    tasks = (cells > 0).groupby("row").sum()
+    found = pd.DataFrame({"learned": rows.mean(), "tasks": tasks, "num_tasks": rows.size()})
+    return found[columns].sort_values("learned", ascending=False, kind="stable")
+
+
 def compare(
     frame: pd.DataFrame,
     a: str,
