@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from making import changed, record, save
 
-from posbench.boards import findings
+from posbench.boards import findings, tables
 from posbench.boards.measured import Measured
 from posbench.boards.page import generate
 from posbench.boards.ranking import Ranked, standings_of
@@ -273,7 +273,7 @@ def test_the_first_reference_gives_the_others_its_multiplications(
         )
     asked = definition.read(f"references: [rope]\n{BOARD}", "small")
     ranked = standings_of(asked, Measured.of(found))
-    [chapter] = findings.budget_parts(asked, ranked)
+    [chapter] = tables.budget_parts(asked, ranked)
     [table] = chapter.tables
     assert chapter.title == "What was learned for the multiplications of rope"
     assert [(line.name, *line.cells) for line in table.rows] == [
@@ -289,7 +289,7 @@ def test_the_first_reference_gives_the_others_its_multiplications(
     ranked = standings_of(asked, Measured.of(older))
     page = findings.page(asked, ranked)
     assert page is not None and counts in page.markdown()
-    assert not list(findings.budget_parts(asked, ranked))
+    assert not list(tables.budget_parts(asked, ranked))
 
 
 def test_the_headline_is_the_first_section_and_the_longest_length(

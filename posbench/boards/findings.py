@@ -387,35 +387,6 @@ def _link(standing: Ranked) -> str:
     return f"[{standing.part.title}](leaderboard.md#{anchor})"
 
 
-# -- what was learned for the same computation -----------------------------------------------------
-
-
-def budget_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
-    """What the rows that train from scratch had learned for the multiplications of the board's
-    first reference; nothing where records do not count them.
-    """
-    scratch = [each.part.runs for each in found if not each.part.is_extended]
-    if not scratch or not board.references:
-        return
-    runs = pd.concat(scratch).drop_duplicates(["row", "task", "seed"])
-    reference = board.references[0]
-    table = standings.within(runs, reference)
-    if table.empty:
-        return
-    tasks = counted(int(table.loc[reference, "num_tasks"]), "task")
-    note = (
-        f"{reference} has learned {tasks}. On each of them, the budget is what its slowest "
-        "training needed until a validation passed the gate. The share is that of the trainings "
-        "which passed it for no more multiplications, and have learned the task in the end."
-    )
-    lines = [
-        Line(str(name), [f"{100 * share:.0f} %", f"{some:.0f}/{every:.0f}"])
-        for name, share, some, every in table.itertuples()
-    ]
-    title = f"What was learned for the multiplications of {reference}"
-    yield Chapter(title, [note, Table.of(["method", "learned by then", "tasks"], lines)])
-
-
 # -- what the board predicted ----------------------------------------------------------------------
 
 PREDICTED = (

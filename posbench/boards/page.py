@@ -25,6 +25,7 @@ from posbench.boards.remarks import of_likelihoods, origins, remarks
 from posbench.boards.tables import (
     GUIDE,
     board_part,
+    budget_parts,
     changes_of,
     context_parts,
     fixed_before,
@@ -90,7 +91,7 @@ def generate(
     usual = standings[0].part.protocol if standings else ""
     tasks = list(task_parts(measured, board, usual))
     more = [
-        *findings.budget_parts(board, asked),
+        *budget_parts(board, asked),
         *findings.contrast_parts(board, asked),
         *context_parts(contexts),
     ]

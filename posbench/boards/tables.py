@@ -7,7 +7,7 @@ One table serves every format: the page, Markdown, the terminal and LaTeX.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -21,7 +21,7 @@ from posbench.config.board import Board
 from posbench.showing.pages import Chapter
 from posbench.showing.table import NOTHING, Column, Line, Table, number, span, with_interval
 from posbench.statistics.aggregates import Estimate, is_pretrained
-from posbench.statistics.standings import SIGNIFICANT
+from posbench.statistics.standings import SIGNIFICANT, within
 
 # -- what the columns mean -------------------------------------------------------------------------
 
@@ -399,3 +399,32 @@ def _waiting(board: Board, standing: Ranked) -> Iterator[str]:
     if unrun := standing.part.unrun:
         have = agreeing(unrun, "has", "have")
         yield f"{counted(unrun, 'row')} that the board asks for {have} not been run."
+
+
+# -- what was learned for the same computation -----------------------------------------------------
+
+
+def budget_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
+    """What the rows that train from scratch had learned for the multiplications of the board's
+    first reference; nothing where records do not count them.
+    """
+    scratch = [each.part.runs for each in found if not each.part.is_extended]
+    if not scratch or not board.references:
+        return
+    runs = pd.concat(scratch).drop_duplicates(["row", "task", "seed"])
+    reference = board.references[0]
+    table = within(runs, reference)
+    if table.empty:
+        return
+    tasks = counted(int(table.loc[reference, "num_tasks"]), "task")
+    note = (
+        f"{reference} has learned {tasks}. On each of them, the budget is what its slowest "
+        "training needed until a validation passed the gate. The share is that of the trainings "
+        "which passed it for no more multiplications, and have learned the task in the end."
+    )
+    lines = [
+        Line(str(name), [f"{100 * share:.0f} %", f"{some:.0f}/{every:.0f}"])
+        for name, share, some, every in table.itertuples()
+    ]
+    title = f"What was learned for the multiplications of {reference}"
+    yield Chapter(title, [note, Table.of(["method", "learned by then", "tasks"], lines)])
