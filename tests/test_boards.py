@@ -403,7 +403,10 @@ def test_what_a_part_changes_of_the_protocol_is_part_of_the_name_and_pairs_are_c
     ranked = standings_of(board, measured)
     assert [each.part.title for each in ranked] == ["All", "Other rates"]
     assert ranked[1].known == ["rope (training.learning_rate=0.006)"]
-    chapters = contrast_parts(board, ranked)
+    chapters = list(contrast_parts(board, ranked))
+    rules = [str(each.blocks[0]).partition(" if ")[2] for each in chapters]
+    assert rules[0].startswith("the first reaches further, or less far by less than .10, on")
+    assert rules[1].startswith("the first reaches further by more than .00 in the mean")
     as_far, further, rates = (table for each in chapters for table in each.tables)
     assert [line.cells[1] for line in as_far.rows] == ["2 of 3", "\N{EN DASH}"]
     assert [line.cells[-1] for line in as_far.rows] == ["yes", "\N{EN DASH}"]

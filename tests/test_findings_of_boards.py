@@ -12,7 +12,7 @@ from making import changed, record, save
 from posbench.boards import findings, tables
 from posbench.boards.measured import Measured
 from posbench.boards.page import generate
-from posbench.boards.ranking import Ranked, standings_of
+from posbench.boards.ranking import Ranked, standings_of, standings_without_board
 from posbench.config import board as definition
 from posbench.config.board import Board
 from posbench.records import files
@@ -123,6 +123,30 @@ def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     assert "`alibi` less `nope` is -.01 (" in line
     assert "2 rows differ from it: the highest is `t5` (.57), -.35 (-." in line
     assert line.endswith("[Encodings](leaderboard.md#encodings)")
+
+
+def test_what_counts_as_equal_is_counted_where_it_is_not_named() -> None:
+    rows = ["rope", "nope", "alibi", "t5", "fox", "cope", "fire", "path"]
+    asked = BOARD.replace("encodings: [rope, nope, alibi, t5], seeds", f"encodings: {rows}, seeds")
+    found = [
+        record(row, {1: 1.0, 2: far, 4: far, 8: far}, 10, task=task, extension="direct")
+        for row, far in zip(rows, (0.9, 0.899, 0.898, 0.897, 0.896, 0.895, 0.894, 0.5), strict=True)
+        for task in TASKS
+    ]
+    lines = said(found, definition.read(asked, "small"))
+    [line] = [each for each in lines if each.startswith("- Of what they have learned")]
+    assert "above `nope`, `alibi`, `t5`, `fox` and 2 others, which the board counts as" in line
+
+
+def test_a_sample_that_extensions_of_a_pretrained_model_share_counts_once() -> None:
+    found = []
+    for each in runs({"rope": 0.2, "nope": 0.9, "alibi": 0.5}, (10, 11, 12)):
+        shared = {"training.settings_hash": f"model {each.task.label} {each.seed}"}
+        lost = LOST if each.seed == 12 else {}
+        found.append(changed(each, {"method_class": "pretrained", **shared, **lost}))
+    [ranked] = standings_without_board(Measured.of(found))
+    lines = list(findings.answer(ranked))
+    assert any("8 of 12 samples are answered at 1x without an extension." in each for each in lines)
 
 
 def test_what_a_first_place_is_without_each_task_and_seed_is_said() -> None:

@@ -195,9 +195,10 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
         return said
     level = [row for row in others if line["reaches"] - summary.loc[row, "reaches"] < EQUIVALENT]
     if level:
+        more = f" and {counted(len(level) - FEW, 'other')}" * (len(level) > FEW)
         said += (
-            f" That is less than {number(EQUIVALENT)} above {', '.join(map(code, level[:FEW]))}, "
-            "which the board counts as equal."
+            f" That is less than {number(EQUIVALENT)} above "
+            f"{', '.join(map(code, level[:FEW]))}{more}, which the board counts as equal."
         )
     sure = [row for row in others if summary.loc[row, "p_holm"] < SIGNIFICANT]
     rest = [row for row in others if row not in sure]
@@ -257,14 +258,16 @@ def _learned(standing: Ranked, code: Code) -> str:
     whole = int((summary["tasks"] == tasks).sum())
     every = summary.index[summary["learned"].round(9) == 1]
     every = [str(row) for row in every if summary.loc[row, "num_tasks"] == tasks]
-    runs, unit, solved, verb = standing.part.runs, "sample", "are answered", "answered"
-    if not is_pretrained(standing.kind):  # extensions of one host share its trainings
-        runs = runs.drop_duplicates(["task", "seed", "training"])
-        unit, solved, verb = "training", "learned their task", "learned"
+    # Extensions of one host share its trainings, and those of a pretrained model its samples.
+    runs = standing.part.runs.drop_duplicates(["task", "seed", "training"])
+    unit, solved, verb = "training", "learned their task at 1x", "learned"
+    if is_pretrained(standing.kind):
+        unit, verb = "sample", "answered"
+        solved = "are answered at 1x without an extension"
     every_task = "the task" if tasks == 1 else f"each of the {tasks} tasks"
     shown = f": {', '.join(map(code, every))}" if every and len(every) <= FEW else ""
     return (
-        f"{int(runs['learned'].sum()):,} of {counted(len(runs), unit)} {solved} at 1x. "
+        f"{int(runs['learned'].sum()):,} of {counted(len(runs), unit)} {solved}. "
         f"{whole or 'None'} of {counted(len(summary), 'row')} "
         f"{agreeing(whole or 1, 'has', 'have')} {verb} {every_task} at "
         f"least once, {len(every) or 'none'} with every {unit}{shown}."
@@ -390,10 +393,11 @@ def _link(standing: Ranked) -> str:
 # -- what the board predicted ----------------------------------------------------------------------
 
 PREDICTED = (
-    "Written down before the runs. A pair is compared on the tasks that both rows have learned, by "
-    "the area from 1x to 8x of the trainings that learned. The difference is the mean over these "
-    "tasks, first less second, with its 95 % interval over tasks and seeds, which no test corrects "
-    "for the number of pairs."
+    "Predictions are part of the definition, and the list of changes names those that were added "
+    "or changed after the first run. A pair is compared on the tasks that both rows have learned, "
+    "by the area from 1x to 8x of the trainings that learned. The difference is the mean over "
+    "these tasks, first less second, with its 95 % interval over tasks and seeds, which no test "
+    "corrects for the number of pairs."
 )
 ROUNDING = 1e-9
 HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
@@ -458,13 +462,15 @@ def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
             for each, name in (("yes", "as predicted"), ("no", "not"), (NOTHING, "not known"))
             if each in verdicts
         )
-        rule = f"by more than {number(contrast.by)}"
+        rule = f"the first reaches further by more than {number(contrast.by)}"
+        if contrast.by < 0:
+            rule = f"the first reaches further, or less far by less than {number(-contrast.by)}"
         rule += (
             f", on at least {100 * contrast.share:.0f} % of these tasks"
             if contrast.share is not None
             else " in the mean over these tasks"
         )
-        notes = [f"It holds for a pair if the first reaches further {rule}. {counts}.", PREDICTED]
+        notes = [f"It holds for a pair if {rule}. {counts}.", PREDICTED]
         yield Chapter(said, [*notes, Table.of(HEADINGS, [pair.line for pair in pairs])])
 
 

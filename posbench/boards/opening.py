@@ -117,7 +117,7 @@ def measured_on(measured: Measured, first: Ranked) -> list[str]:
         named = f" {models[0]}," if len(models) == 1 else ","
         model = f"Others trained the model{named} which has"
     unit, solve = ("sample", "are answered") if trained else ("training", "solve their task")
-    made = runs if trained else runs.drop_duplicates(["task", "seed", "training"])  # some share it
+    made = runs.drop_duplicates(["task", "seed", "training"])  # some rows share it
     rows, tasks = counted(len(first.summary), "row"), counted(len(first.tasks), "task")
     farthest = float(of_runs["multiple"].max())
     more = f", of which areas count those up to {first.longest:g} times" * (

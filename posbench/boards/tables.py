@@ -408,7 +408,8 @@ def budget_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
     """What the rows that train from scratch had learned for the multiplications of the board's
     first reference; nothing where records do not count them.
     """
-    scratch = [each.part.runs for each in found if not each.part.is_extended]
+    usual = [each for each in found if each.part.protocol == found[0].part.protocol]
+    scratch = [each.part.runs for each in usual if not each.part.is_extended]
     if not scratch or not board.references:
         return
     runs = pd.concat(scratch).drop_duplicates(["row", "task", "seed"])
@@ -418,8 +419,8 @@ def budget_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
         return
     tasks = counted(int(table.loc[reference, "num_tasks"]), "task")
     note = (
-        f"{reference} has learned {tasks}. On each of them, the budget is what its slowest "
-        "training needed until a validation passed the gate. The share is that of the trainings "
+        f"The budget of a task is what the slowest training of {reference} needed until a "
+        f"validation passed the gate; there is one for {tasks}. The share is that of the trainings "
         "which passed it for no more multiplications, and have learned the task in the end."
     )
     lines = [

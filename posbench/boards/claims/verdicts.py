@@ -45,7 +45,8 @@ MEANINGS = {
     Outcome.OPEN: "the corrected p is larger.",
     Outcome.TOO_FEW: f"fewer than {MIN_PAIRS} pairs are left, or the two sides can be exchanged in "
     f"fewer than {WAYS} m / {LEVEL} ways, where the paper has m claims, so that almost no p could "
-    "survive the correction. This was known before the runs.",
+    "survive the correction. This was known before the runs, unless the gate at 1x took pairs "
+    "away.",
     Outcome.NO_ROOM: f"on every table both rows are at least {TOP}, or both at most {BOTTOM}, so "
     "that nothing could tell them apart.",
     Outcome.NOT_TESTABLE: f"on some table a side is below {TOP} at 1x, and no other table is left; "
