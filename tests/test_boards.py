@@ -13,8 +13,8 @@ from offered import CONF
 
 from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
-from posbench.boards.findings import contrast_parts
 from posbench.boards.measured import Measured, under_one_protocol
+from posbench.boards.predicted import contrast_parts
 from posbench.boards.ranking import BoardPart, standings_of
 from posbench.boards.ranking import parts as measured_parts
 from posbench.boards.tables import board_part, ranked, with_tasks
@@ -438,6 +438,30 @@ def test_a_prediction_names_rows_that_the_board_runs(name: str) -> None:
     assert {row.partition(" (")[0] for row in told} <= run.union(
         *(rows.methods for rows in board.parts.values())
     )
+
+
+def test_a_prediction_is_of_the_protocol_of_the_board_alone() -> None:
+    text = """
+protocol: learned
+tasks: [copy]
+parts:
+  all: {encodings: [rope, nope], seeds: [20]}
+  wider: {encodings: [t5], protocol: cpu_wide, seeds: [20]}
+contrasts:
+  NoPE reaches further: {pairs: [[nope, rope], [t5, rope]]}
+"""
+    found = [
+        record(row, {1: 1.0, 8: score}, 20, protocol, extension="direct")
+        for row, protocol, score in (
+            ("rope", "learned", 0.4),
+            ("nope", "learned", 0.7),
+            ("t5", "cpu_wide", 0.9),
+        )
+    ]
+    board = definition.read(text, "two sizes")
+    [chapter] = contrast_parts(board, standings_of(board, Measured.of(found, board)))
+    [table] = chapter.tables
+    assert [line.cells[-1] for line in table.rows] == ["yes", "\N{EN DASH}"]
 
 
 def test_a_prediction_may_be_about_what_tuning_adds() -> None:

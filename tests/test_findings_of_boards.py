@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from making import changed, record, save
 
-from posbench.boards import findings, tables
+from posbench.boards import findings, opening, tables
 from posbench.boards.measured import Measured
 from posbench.boards.page import generate
 from posbench.boards.ranking import Ranked, standings_of, standings_without_board
@@ -167,6 +167,67 @@ def test_what_a_first_place_is_without_each_task_and_seed_is_said() -> None:
     assert "alibi stays first whichever task or seed is left out." in list(findings.answer(mine))
 
 
+def test_without_a_seed_a_task_that_has_this_seed_alone_stays() -> None:
+    """ALiBi is ahead by one task, which was run with seed 10 alone."""
+    ahead = runs({"nope": 0.8, "alibi": 0.7, "rope": 0.2}, tasks=TASKS[:3])
+    once = runs({"nope": 0.1, "alibi": 0.9, "rope": 0.1}, (10,), tasks=TASKS[3:])
+    [mine, *_] = standings([*ahead, *once])
+    assert mine.placed[0] == "alibi"
+    assert {mine.first_without[f"seed {seed}"] for seed in (10, 11, 12, 13)} == {"alibi"}
+    [table] = tables.ranked(board(), mine, Measured.of([*ahead, *once])).tables
+    seeds = [column.name for column in table.columns[1:]].index("seeds")
+    assert {line.cells[seeds] for line in table.rows} == {"1 to 4"}
+
+
+def test_equal_rows_do_not_take_the_first_place_from_each_other() -> None:
+    found = [
+        changed(each, {"method.name": row, "method.encoding": row})
+        for row in ("nope", "alibi")
+        for each in runs({"nope": 0.8}, (10,))
+    ]
+    [mine, *_] = standings([*found, *runs({"t5": 0.3}, (10,))])
+    assert set(mine.first_without.values()) == {mine.placed[0]} and len(mine.placed) == 3
+    lines = list(findings.answer(mine))
+    assert f"{mine.placed[0]} stays first whichever task is left out." in lines
+
+
+def test_rows_without_a_test_are_not_among_those_that_are_not_shown_to_differ() -> None:
+    """Two common tasks allow no test."""
+    asked = BOARD.replace("[copy, reverse, passkey, induction]", "[copy, passkey]")
+    of = definition.read(asked.replace("[copy, passkey, induction]", "[copy, passkey]"), "two")
+    ahead = runs({"nope": 0.9, "rope": 0.2}, tasks=("copy", "passkey"))
+    [line] = [each for each in said(ahead, of) if each.startswith("- Of what they have learned")]
+    assert "not shown to differ" not in line
+    assert "1 row has learned too few tasks in common with it for a test." in line
+    extended = [
+        each
+        for name, level in BEYOND.items()
+        for each in runs({"rope": level}, tasks=("copy", "passkey"), extension=name)
+    ]
+    lines = said([*ahead, *extended], of)
+    [four] = [line for line in lines if line.startswith("- At 4x, on `rope`")]
+    assert "None of 3 others is shown to differ from it; 3 rows cannot be tested." in four
+
+
+def test_extensions_that_are_equally_high_are_named_together(everything: list[Record]) -> None:
+    same = [
+        changed(each, {"method.extension": "ntk", "method.name": "rope_ntk"})
+        for each in everything
+        if each.method.extension == "yarn"
+    ]
+    others = [each for each in everything if each.method.extension != "ntk"]
+    [four] = [line for line in said([*others, *same]) if line.startswith("- At 4x, on `rope`")]
+    assert "`rope_ntk` and `rope_yarn` are highest: .80" in four
+
+
+def test_a_map_says_how_many_rows_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    [mine, *_] = standings(without(runs(LEVELS), "rope", *TASKS[:3]))
+    assert "Under the gap" in opening.caption(mine) and "Drawn are" not in opening.caption(mine)
+    monkeypatch.setattr(opening, "MOST", 3)
+    drawn = opening.caption(mine)
+    assert drawn.endswith("Drawn are the first 3 of 4 rows.") and "Under the gap" not in drawn
+
+
 def test_what_all_rows_extend_is_said_to_those_who_have_a_trained_model() -> None:
     """Two hosts with extensions: neither is an encoding that somebody would train."""
     text = BOARD.replace(
@@ -254,7 +315,7 @@ def test_a_wider_model_is_compared_by_the_order_of_rows(everything: list[Record]
     for levels, value in ((LEVELS, "1.00"), (turned, "-1.00")):
         lines = said([*everything, *runs(levels, **where)])  # type: ignore[arg-type]
         [line] = [each for each in lines if each.startswith("- Under protocol cpu_wide")]
-        assert f"the order of 4 rows on 3 tasks has a rank correlation of {value} (" in line
+        assert f"the order of 4 rows on 3 tasks has a rank correlation of {value} with " in line
 
 
 def test_a_row_has_the_same_number_in_every_section(everything: list[Record]) -> None:

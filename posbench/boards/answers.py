@@ -28,8 +28,8 @@ from posbench.base.wording import closest, counted
 from posbench.boards.claims.claim import Side, read_claims
 from posbench.boards.claims.page import of_experiments
 from posbench.boards.claims.verdicts import Finding, Outcome, findings
-from posbench.boards.findings import Predicted, predictions
 from posbench.boards.measured import Measured
+from posbench.boards.predicted import Predicted, predictions
 from posbench.boards.ranking import standings_of, standings_without_board
 from posbench.boards.section_facts import SectionFacts
 from posbench.config import board as definition
@@ -86,9 +86,10 @@ class Facts:
         return {each.first: each for each in found[said]}
 
     def num_records(self, *boards: str) -> str:
-        """How many runs these boards have."""
+        """How many runs these boards have; one that several have counts once."""
         columns = ["protocol_hash", "task_hash", "method_hash", "seed"]
-        return f"{sum(len(self.frame(each).drop_duplicates(columns)) for each in boards):,}"
+        runs = pd.concat([self.frame(each)[columns].drop_duplicates() for each in boards])
+        return f"{len(runs.drop_duplicates()):,}"
 
     def waits(self, panel: str) -> str:
         """That a question waits for the records of a panel."""
@@ -111,7 +112,7 @@ class Facts:
         return ", ".join(titles)
 
     def size(self, group: str) -> int:
-        """How many encodings, extensions or tasks there are.
+        """How many encodings, extensions or tasks there are, without controls.
 
         An extension is the same one with settings that are searched, of the last layers alone, with
         one scale, or trained from the middle on; so is an encoding that is computed in blocks.
@@ -119,7 +120,8 @@ class Facts:
         names = own_names(group)
         if group == "extension":
             again = re.compile(r"(?<!_fine)_tuned$|_last(_|$)|_served_|_early")
-            names = [name for name in names if not again.search(name)]
+            control = re.compile(r"^direct|^ceiling$|^only$|^both$")
+            names = [name for name in names if not again.search(name) and not control.search(name)]
         return len([name for name in names if not name.endswith("_blocked")])
 
     # -- claims of papers --------------------------------------------------------------------------

@@ -11,21 +11,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
 from posbench.base.wording import agreeing, counted
-from posbench.boards.ranking import Ranked
-from posbench.config.board import Board, Contrast, Judged
+from posbench.boards.ranking import ROUNDING, Ranked
+from posbench.config.board import Board, Judged
 from posbench.showing.pages import Chapter, Items, Page
 from posbench.showing.table import (
-    NOTHING,
-    Line,
     Markdown,
-    Table,
     bounds,
     code,
     number,
@@ -35,7 +32,6 @@ from posbench.showing.table import (
 from posbench.statistics import standings
 from posbench.statistics.aggregates import is_pretrained
 from posbench.statistics.correlation import over_rows, rank_correlation
-from posbench.statistics.effects import Fitted
 from posbench.statistics.standings import SIGNIFICANT
 
 FILE = "findings.md"
@@ -130,8 +126,8 @@ def from_scratch(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
     few = [said for each in mine if not each.part.is_of_a_host for said in _higher(each, str)]
     if few:
         yield (
-            "Below the table, with fewer than two thirds of the tasks run and learned, and yet "
-            f"higher: {'; '.join(few)}."
+            "Below the table, with fewer than two thirds of the tasks run and learned"
+            f"{', and yet higher' * bool(first.placed)}: {'; '.join(few)}."
         )
 
 
@@ -200,8 +196,7 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
             f" That is less than {number(EQUIVALENT)} above "
             f"{', '.join(map(code, level[:FEW]))}{more}, which the board counts as equal."
         )
-    sure = [row for row in others if summary.loc[row, "p_holm"] < SIGNIFICANT]
-    rest = [row for row in others if row not in sure]
+    sure, rest, untested = _tested(summary, others)
     if rest:
         near = rest[: 1 if short else 3]
         shown = "; ".join(
@@ -217,7 +212,20 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
             f"highest is {code(sure[0])} ({number(summary.loc[sure[0], 'reaches'])}), "
             f"{_less(summary.loc[sure[0]])}."
         )
+    if untested and not short:
+        said += (
+            f" {counted(len(untested), 'row')} {agreeing(len(untested), 'has', 'have')} learned "
+            "too few tasks in common with it for a test."
+        )
     return said
+
+
+def _tested(less: pd.DataFrame, rows: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """The rows that differ, those not shown to, and those with too few common tasks for a test."""
+    p = less["p_holm"]
+    sure = [row for row in rows if p[row] < SIGNIFICANT]
+    untested = [row for row in rows if pd.isna(p[row])]
+    return sure, [row for row in rows if row not in {*sure, *untested}], untested
 
 
 def _without_each(standing: Ranked, code: Code) -> Iterator[str]:
@@ -230,10 +238,19 @@ def _without_each(standing: Ranked, code: Code) -> Iterator[str]:
         if row != first:
             others.setdefault(row, []).append(left_out)
     if not others:
-        yield f"{code(first)} stays first whichever task or seed is left out."
+        each = " or ".join(_left_out(standing))
+        yield f"{code(first)} stays first whichever {each} is left out."
         return
     shown = "; ".join(f"{code(row)} without {_or(each)}" for row, each in others.items())
-    yield f"Another row is first where one task or seed is left out: {shown}."
+    each = " or ".join(_left_out(standing))
+    yield f"Another row is first where one {each} is left out: {shown}."
+
+
+def _left_out(standing: Ranked) -> Iterator[str]:
+    """What there are several of."""
+    for column, named in (("task", "task"), ("seed", "seed")):
+        if standing.part.runs[column].nunique() > 1:
+            yield named
 
 
 def _or(names: Sequence[str]) -> str:
@@ -286,9 +303,14 @@ def _at_lengths(
         at = standing.at(multiple).sort_values("number", ascending=False, kind="stable")
         first = str(at.index[0])
         less = fitted.differences(first, list(map(str, at.index)), f"{multiple:g}x")
-        sure = [str(row) for row in less.index if less.loc[row, "p_holm"] < SIGNIFICANT]
+        sure, rest, untested = _tested(less, list(map(str, less.index)))
+        highest = at["number"].iloc[0] - at["number"] < ROUNDING
+        equal = [code(str(row)) for row in at.index[highest]]
+        if len(equal) > FEW:
+            equal = [*equal[:FEW], counted(len(equal) - FEW, "other")]
         said = (
-            f"At {multiple:g}x, on {code(host)}, {code(first)} is highest: "
+            f"At {multiple:g}x, on {code(host)}, {' and '.join(equal)} "
+            f"{agreeing(len(equal), 'is', 'are')} highest: "
             f"{number(at.loc[first, 'number'])}{bounds(at.loc[first])}, {_on(standing, first)}"
         )
         alone = standing.part.as_trained
@@ -300,11 +322,11 @@ def _at_lengths(
         if short:
             yield f"{said}."
             continue
-        rest = [str(row) for row in less.index if row not in sure]
         near = ", ".join(map(code, short_names(rest[:3])))
         shown = agreeing(len(sure) or 1, "is", "are")
         said += f". {len(sure) or 'None'} of {len(less)} others {shown} shown to differ from it"
-        said += f"; {near} {agreeing(len(rest[:3]), 'is', 'are')} nearest." if rest else "."
+        said += f"; of the rest, {near} {agreeing(len(rest[:3]), 'is', 'are')} highest" * bool(rest)
+        said += f"; {counted(len(untested), 'row')} cannot be tested" * bool(untested) + "."
         yield said
 
 
@@ -325,10 +347,11 @@ def _size(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
             continue
         value = rank_correlation(both["one"], both["other"])
         low, high = over_rows(value, len(both))
+        ends = "" if pd.isna(low) else f" (95 % over rows {number(low)} to {number(high)})"
         yield (
             f"Under protocol {protocol} the order of {len(both)} rows on "
-            f"{counted(len(tasks), 'task')} has a rank correlation of {number(value)} (95 % over "
-            f"rows {number(low)} to {number(high)}) with that under {board.protocol}. "
+            f"{counted(len(tasks), 'task')} has a rank correlation of {number(value)}{ends} with "
+            f"that under {board.protocol}. "
             f"{_link(standing)}"
         )
 
@@ -337,13 +360,18 @@ def _unknown(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
     for standing in found[:1]:
         if lacks := standing.part.lacks(board):
             yield f"{lacks} {_link(standing)}"
-        learned = standing.part.runs.groupby("task")["learned"].mean()
+        once = standing.part.runs.drop_duplicates(["task", "seed", "training"])
+        learned = once.groupby("task")["learned"].mean()
         if never := list(learned.index[learned == 0]):
             yield (
                 f"No row of {_link(standing)} has learned {', '.join(never)}, so how far it can be "
                 "stretched is not known."
             )
-        half = [f"{task} ({100 * each:.0f} %)" for task, each in learned.items() if 0 < each < 0.5]
+        half = [
+            f"{task} ({math.floor(100 * each)} %)"
+            for task, each in learned.items()
+            if 0 < each < 0.5
+        ]
         if half:
             few = ", ".join(half)
             yield f"Fewer than half of the trainings of {_link(standing)} learned {few}."
@@ -388,103 +416,3 @@ def _less(line: pd.Series) -> str:
 def _link(standing: Ranked) -> str:
     anchor = re.sub(r"[^\w\- ]", "", standing.part.title.lower()).replace(" ", "-")
     return f"[{standing.part.title}](leaderboard.md#{anchor})"
-
-
-# -- what the board predicted ----------------------------------------------------------------------
-
-PREDICTED = (
-    "Predictions are part of the definition, and the list of changes names those that were added "
-    "or changed after the first run. A pair is compared on the tasks that both rows have learned, "
-    "by the area from 1x to 8x of the trainings that learned. The difference is the mean over "
-    "these tasks, first less second, with its 95 % interval over tasks and seeds, which no test "
-    "corrects for the number of pairs."
-)
-ROUNDING = 1e-9
-HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """What came of a prediction about a pair of rows."""
-
-    first: str
-    second: str
-    common: int = 0  # tasks that both have learned
-    above: int = 0  # on how many of these it is as predicted
-    difference: float = float("nan")
-    low: float = float("nan")
-    high: float = float("nan")
-    holds: bool = False
-
-    @property
-    def shown(self) -> str:
-        """The difference with its interval; a dash where no task is common."""
-        if not self.common:
-            return NOTHING
-        ends = "" if pd.isna(self.low) else f" ({span(self.low, self.high)})"
-        return f"{number(self.difference)}{ends}"
-
-    @property
-    def verdict(self) -> str:
-        return NOTHING if not self.common else "yes" if self.holds else "no"
-
-    @property
-    def line(self) -> Line:
-        share = f"{self.above} of {self.common}" if self.common else NOTHING
-        cells = [str(self.common), share, self.shown, self.verdict]
-        return Line(f"{self.first}, {self.second}", cells)
-
-
-def predictions(board: Board, found: Sequence[Ranked]) -> dict[str, list[Predicted]]:
-    """What came of each prediction of the board, by its sentence; none without a training that
-    learned.
-    """
-    if not board.contrasts or not found:
-        return {}
-    # Of all classes: a prediction may be about what tuning or further training adds.
-    runs = pd.concat([each.part.runs for each in found]).drop_duplicates(["row", "task", "seed"])
-    if not runs["learned"].any():
-        return {}
-    fitted = Fitted.of(runs, draws=board.judged.draws, seed=board.judged.seed)
-    return {
-        said: [_predicted(fitted, contrast, *pair) for pair in contrast.pairs]
-        for said, contrast in board.contrasts.items()
-    }
-
-
-def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
-    """A section for each prediction of the board that has runs."""
-    for said, pairs in predictions(board, found).items():
-        contrast = board.contrasts[said]
-        verdicts = [pair.verdict for pair in pairs]
-        counts = ", ".join(
-            f"{verdicts.count(each)} {name}"
-            for each, name in (("yes", "as predicted"), ("no", "not"), (NOTHING, "not known"))
-            if each in verdicts
-        )
-        rule = f"the first reaches further by more than {number(contrast.by)}"
-        if contrast.by < 0:
-            rule = f"the first reaches further, or less far by less than {number(-contrast.by)}"
-        rule += (
-            f", on at least {100 * contrast.share:.0f} % of these tasks"
-            if contrast.share is not None
-            else " in the mean over these tasks"
-        )
-        notes = [f"It holds for a pair if {rule}. {counts}.", PREDICTED]
-        yield Chapter(said, [*notes, Table.of(HEADINGS, [pair.line for pair in pairs])])
-
-
-def _predicted(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Predicted:
-    if not {first, second} <= {*fitted.rows}:
-        return Predicted(first, second)
-    cells = fitted.cell_means()
-    each = (cells.loc[first] - cells.loc[second]).dropna()
-    if each.empty:
-        return Predicted(first, second)
-    above = int((each - contrast.by > ROUNDING).sum())
-    line = fitted.differences(second, [first]).loc[first]
-    mean, low, high = (float(line[name]) for name in ("difference", "low", "high"))
-    holds = mean - contrast.by > ROUNDING
-    if contrast.share is not None:
-        holds = above >= contrast.share * len(each) - ROUNDING
-    return Predicted(first, second, len(each), above, mean, low, high, holds)

@@ -154,10 +154,13 @@ SHARE = re.compile(r"\$\{positions:([\d.]+)\}")
 def caption(standing: Ranked) -> str:
     """What the map shows."""
     tasks = counted(len(standing.tasks), "task")
-    below = " Under the gap: rows that learned fewer than two thirds of the tasks." * (
-        bool(standing.placed) and len(standing.placed) < len(standing.known)
-    )
     rows = standing.known[:MOST]
+    below = " Under the gap: rows that learned fewer than two thirds of the tasks." * (
+        0 < len(standing.placed) < len(rows)
+    )
+    below += f" Drawn are the first {MOST} of {len(standing.known)} rows." * (
+        len(rows) < len(standing.known)
+    )
     host = f" All rows are of {host_of(rows)}, whose name is left out." * bool(host_of(rows))
     shares = " Settings are shares of the positions of training." * any(map(SHARE.search, rows))
     what, none = "trainings that learned", "training learned the task"

@@ -20,6 +20,7 @@ from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
 from posbench.boards import findings, opening, page_data
 from posbench.boards.measured import Measured, lengths_frame, more_context, runs_frame
+from posbench.boards.predicted import contrast_parts
 from posbench.boards.ranking import Ranked, standings_of, standings_without_board
 from posbench.boards.remarks import of_likelihoods, origins, remarks
 from posbench.boards.tables import (
@@ -92,7 +93,7 @@ def generate(
     tasks = list(task_parts(measured, board, usual))
     more = [
         *budget_parts(board, asked),
-        *findings.contrast_parts(board, asked),
+        *contrast_parts(board, asked),
         *context_parts(contexts),
     ]
     # A board whose sections say what they are about speaks for itself.

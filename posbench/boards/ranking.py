@@ -143,6 +143,7 @@ def _of_one_kind(table: pd.DataFrame, label: str, columns: list[str]) -> pd.Data
 
 # -- their order -----------------------------------------------------------------------------------
 
+ROUNDING = 1e-9
 AT = (1.0, 2.0, 4.0, 8.0)
 """Lengths at which the extensions of a host are shown."""
 
@@ -224,16 +225,24 @@ class Ranked:
     @functools.cached_property
     def first_without(self) -> dict[str, str]:
         """The first row where one of the tasks, or one of the seeds, is left out: by what is left
-        out, as in "copy" or "seed 10". None where there are fewer than two of them.
+        out, as in "copy" or "seed 10". None where there are fewer than two of them. A task with
+        one seed keeps it. Of rows that are exactly equal, the first of all is first.
         """
         found = {}
+        seeds = self.part.runs.groupby("task_name")["seed"].nunique()
+        once = set(seeds.index[seeds == 1])
         for column, named in (("task_name", "{}"), ("seed", "seed {}")):
             values = list(dict.fromkeys(self.part.runs[column]))
+            kept = once if column == "seed" else set()
             for value in values if len(values) > 1 else ():
-                runs, pool = (each[each[column] != value] for each in (self.part.runs, self.pool))
+                runs, pool = (
+                    each[(each[column] != value) | each["task_name"].isin(kept)]
+                    for each in (self.part.runs, self.pool)
+                )
                 summary = standings.ordered(runs, standings.fit(pool))
                 if summary["placed"].any():
-                    found[named.format(value)] = str(summary.index[0])
+                    best = summary.index[summary["placed"] & _equal(summary["reaches"])]
+                    found[named.format(value)] = next(iter(set(self.placed[:1]) & {*best}), best[0])
         return found
 
     def cells(self) -> pd.DataFrame:
@@ -242,6 +251,11 @@ class Ranked:
         names = self.part.runs.drop_duplicates("task").set_index("task")["task_name"]
         named = known.reindex(index=self.summary.index, columns=list(names.index))
         return named.rename(columns=names)[self.tasks]
+
+
+def _equal(numbers: pd.Series) -> pd.Series:
+    """Which numbers are as high as the first, up to rounding."""
+    return (numbers.iloc[0] - numbers).abs() < ROUNDING
 
 
 def standings_of(board: Board, measured: Measured) -> list[Ranked]:

@@ -98,14 +98,26 @@ class SectionFacts:
 
     def agreed(self, row: str, other: str, length: float | None = None) -> bool:
         """Whether the difference has one sign in every seed, by its mean over tasks of a seed."""
+        by_seed = self._by_seed(row, other, length)
+        return bool((by_seed < 0).all() or (by_seed > 0).all())
+
+    def loses_less(
+        self, pair: tuple[str, str], other: tuple[str, str], length: float | None = None
+    ) -> bool:
+        """Whether a row less another is above the difference of a second pair in every seed."""
+        more = self._by_seed(*pair, length) - self._by_seed(*other, length)
+        return bool((more > 0).all())
+
+    def _by_seed(self, row: str, other: str, length: float | None) -> pd.Series:
+        """A row less another by seed, in the mean over the tasks that both learned with it."""
         measure = "area" if length is None else f"{length:g}x"
         runs, _ = self.measured.with_scores(self.measured.runs, self.standing.longest)
         runs = runs[runs["trained"] & runs["row"].isin([row, other])]
         of, over = (
             runs[runs["row"] == each].set_index(["task", "seed"])[measure] for each in (row, other)
         )
-        by_seed = (of - over).dropna().groupby("seed").mean().round(9)
-        return bool((by_seed < 0).all() or (by_seed > 0).all())
+        by_seed: pd.Series = (of - over).dropna().groupby("seed").mean().round(9)
+        return by_seed
 
     def over_seeds(self, row: str, other: str, task: str) -> str:
         """A row less another on one task, with the interval over the seeds that both learned."""
@@ -161,7 +173,7 @@ class SectionFacts:
     def level(self) -> int:
         """How many rows with a place are not shown to differ from the first."""
         summary = self.standing.summary
-        return int((summary["placed"] & ~(summary["p_holm"] < SIGNIFICANT)).sum()) - 1
+        return int((summary["placed"] & (summary["p_holm"] >= SIGNIFICANT)).sum())
 
     def differing_at(self, length: float) -> tuple[int, int]:
         """Of the rows other than the highest at a length: how many differ from it after Holm's
@@ -193,9 +205,21 @@ class SectionFacts:
     @property
     def others_first(self) -> int:
         """Without how many of its tasks, one at a time, another row than the first is first."""
-        standing = self.standing
-        rows = [standing.first_without.get(task) for task in standing.tasks]
-        return sum(row is not None and row != standing.placed[0] for row in rows)
+        return self._without_first(self.standing.tasks)
+
+    @property
+    def seeds_first(self) -> int:
+        """The same of its seeds."""
+        return self._without_first([f"seed {seed}" for seed in {*self.standing.part.runs["seed"]}])
+
+    def _without_first(self, left_out: Sequence[str]) -> int:
+        rows = [self.standing.first_without.get(each) for each in left_out]
+        return sum(row is not None and row != self.placed[0] for row in rows)
+
+    def within(self, gap: float) -> int:
+        """How many rows with a place reach less far than the first by less than this."""
+        reaches = self.standing.summary.loc[self.placed, "reaches"]
+        return int((reaches.iloc[0] - reaches < gap).sum()) - 1
 
     @property
     def split(self) -> tuple[int, int]:

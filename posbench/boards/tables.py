@@ -161,7 +161,7 @@ def ranking(standing: Ranked, measured: Measured, own: str = "") -> Table:
         **{Column(name, heat=True, terminal=False): _number(name) for name in at},
         Column("steps", STEPS.short, terminal=False, paper=False): _steps,
         Column("products", MULTIPLICATIONS.short, terminal=False, paper=False): _products,
-        Column("seeds", terminal=False, paper=False): _number("num_seeds", 0),
+        Column("seeds", terminal=False, paper=False): _seeds,
         Column("path", PATH.short, terminal=False, paper=False): operator.itemgetter("path"),
         Column("keys", KEYS.short, terminal=False, paper=False): operator.itemgetter("keys"),
     }
@@ -195,6 +195,12 @@ def _number(name: str, decimals: int = 2) -> Callable[[pd.Series], str]:
 
 def share(value: float) -> str:
     return NOTHING if pd.isna(value) else f"{100 * value:.0f} %"
+
+
+def _seeds(row: pd.Series) -> str:
+    """Of each task; the least and the most where tasks differ."""
+    least, most = row["num_seeds"], row["most_seeds"]
+    return f"{least:.0f}" if least == most else f"{least:.0f} to {most:.0f}"
 
 
 def _steps(row: pd.Series) -> str:
@@ -253,7 +259,8 @@ def learned_by_task(first: Ranked) -> Table:
         named = furthest if len(furthest) <= FEW else [counted(len(furthest), "row")]
         shown = "" if best == NOTHING else f"{', '.join(named)} ({best})"
         cell = f"{of_row.sum()} of {len(of_row)}"
-        rows.append(Line(task, [cell, share(here["learned"].mean()), shown]))
+        trainings = here.drop_duplicates(["task", "seed", "training"])  # some rows share them
+        rows.append(Line(task, [cell, share(trainings["learned"].mean()), shown]))
     headings = ["task", "rows that learned it", "trainings that did", "reaches furthest"]
     return Table.of(headings, rows)
 

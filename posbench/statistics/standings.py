@@ -111,7 +111,8 @@ def standing(runs: pd.DataFrame, fitted: Fitted | None) -> pd.DataFrame:
     """The part of `summarise` within a class; see `ordered`."""
     table = ordered(runs, fitted)
     table["num_tasks"] = runs.groupby("row")["task"].nunique()
-    table["num_seeds"] = runs.groupby(["row", "task"]).size().groupby("row").min()
+    seeds = runs.groupby(["row", "task"]).size().groupby("row")
+    table["num_seeds"], table["most_seeds"] = seeds.min(), seeds.max()
     if "steps_to_gate" in runs:
         there, steps = runs["learned"].astype(bool), runs["steps_to_gate"]
         table["steps"] = steps.where(there).groupby(runs["row"]).median()

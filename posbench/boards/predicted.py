@@ -1,0 +1,111 @@
+"""What came of the predictions of a board, which are part of its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from posbench.boards.ranking import ROUNDING, Ranked
+from posbench.config.board import Board, Contrast
+from posbench.showing.pages import Chapter
+from posbench.showing.table import NOTHING, Line, Table, number, span
+from posbench.statistics.effects import Fitted
+
+PREDICTED = (
+    "Predictions are part of the definition, and the list of changes names those that were added "
+    "or changed after the first run. A pair is compared on the tasks that both rows have learned, "
+    "by the area from 1x to 8x of the trainings that learned. The difference is the mean over "
+    "these tasks, first less second, with its 95 % interval over tasks and seeds, which no test "
+    "corrects for the number of pairs."
+)
+HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What came of a prediction about a pair of rows."""
+
+    first: str
+    second: str
+    common: int = 0  # tasks that both have learned
+    above: int = 0  # on how many of these it is as predicted
+    difference: float = float("nan")
+    low: float = float("nan")
+    high: float = float("nan")
+    holds: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The difference with its interval; a dash where no task is common."""
+        if not self.common:
+            return NOTHING
+        ends = "" if pd.isna(self.low) else f" ({span(self.low, self.high)})"
+        return f"{number(self.difference)}{ends}"
+
+    @property
+    def verdict(self) -> str:
+        return NOTHING if not self.common else "yes" if self.holds else "no"
+
+    @property
+    def line(self) -> Line:
+        share = f"{self.above} of {self.common}" if self.common else NOTHING
+        cells = [str(self.common), share, self.shown, self.verdict]
+        return Line(f"{self.first}, {self.second}", cells)
+
+
+def predictions(board: Board, found: Sequence[Ranked]) -> dict[str, list[Predicted]]:
+    """What came of each prediction of the board, by its sentence; none without a training that
+    learned.
+    """
+    if not board.contrasts or not found:
+        return {}
+    # Of all classes: a prediction may be about what tuning or further training adds.
+    usual = [each.part.runs for each in found if each.part.protocol == found[0].part.protocol]
+    runs = pd.concat(usual).drop_duplicates(["row", "task", "seed"])
+    if not runs["learned"].any():
+        return {}
+    fitted = Fitted.of(runs, draws=board.judged.draws, seed=board.judged.seed)
+    return {
+        said: [_predicted(fitted, contrast, *pair) for pair in contrast.pairs]
+        for said, contrast in board.contrasts.items()
+    }
+
+
+def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
+    """A section for each prediction of the board that has runs."""
+    for said, pairs in predictions(board, found).items():
+        contrast = board.contrasts[said]
+        verdicts = [pair.verdict for pair in pairs]
+        counts = ", ".join(
+            f"{verdicts.count(each)} {name}"
+            for each, name in (("yes", "as predicted"), ("no", "not"), (NOTHING, "not known"))
+            if each in verdicts
+        )
+        rule = f"the first reaches further by more than {number(contrast.by)}"
+        if contrast.by < 0:
+            rule = f"the first reaches further, or less far by less than {number(-contrast.by)}"
+        rule += (
+            f", on at least {100 * contrast.share:.0f} % of these tasks"
+            if contrast.share is not None
+            else " in the mean over these tasks"
+        )
+        notes = [f"It holds for a pair if {rule}. {counts}.", PREDICTED]
+        yield Chapter(said, [*notes, Table.of(HEADINGS, [pair.line for pair in pairs])])
+
+
+def _predicted(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Predicted:
+    if not {first, second} <= {*fitted.rows}:
+        return Predicted(first, second)
+    cells = fitted.cell_means()
+    each = (cells.loc[first] - cells.loc[second]).dropna()
+    if each.empty:
+        return Predicted(first, second)
+    above = int((each - contrast.by > ROUNDING).sum())
+    line = fitted.differences(second, [first]).loc[first]
+    mean, low, high = (float(line[name]) for name in ("difference", "low", "high"))
+    holds = mean - contrast.by > ROUNDING
+    if contrast.share is not None:
+        holds = above >= contrast.share * len(each) - ROUNDING
+    return Predicted(first, second, len(each), above, mean, low, high, holds)
