@@ -104,6 +104,19 @@ def test_errors_are_those_of_all_resamples_of_tasks_and_seeds() -> None:
     assert fitted.half_widths() == pytest.approx([half])
 
 
+def test_where_all_learned_everything_numbers_and_errors_are_those_beside_an_uneven_row() -> None:
+    """Plain means, which are faster, and the model for uneven boards say the same."""
+    board = uneven().assign(learned=True)
+    fewer = board[board["row"] == "r00"].assign(row="other", area=0.3)
+    fewer["training"] += " other"
+    fewer.loc[fewer["task"].isin(["t00", "t03"]), "learned"] = False
+    even, beside = (Fitted.of(each, draws=300) for each in (board, pd.concat([board, fewer])))
+    assert even.drawn.mask.all() and not beside.drawn.mask.all()
+    pd.testing.assert_frame_equal(even.table(), beside.table().loc[even.rows], rtol=1e-6)
+    means = board.groupby(["row", "task"])["area"].mean().groupby("row").mean()
+    assert even.table()["number"].to_dict() == pytest.approx(means.to_dict(), abs=1e-9)
+
+
 def test_below_three_learned_tasks_there_is_no_interval() -> None:
     table = runs({"p": {"a": [0.2], "b": [0.5]}, "q": {task: [0.4] for task in "abc"}})
     fitted = Fitted.of(table.assign(training="", learned=True), draws=50)

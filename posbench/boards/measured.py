@@ -158,13 +158,14 @@ class Measured:
     @property
     def meaningless(self) -> list[str]:
         """Warnings for protocols whose numbers mean nothing, such as smoke."""
-        names = set(self.lengths["protocol_chosen"])
+        names = set(self.lengths["protocol_chosen"].unique())
         return [said for name, said in MEANINGLESS.items() if name in names]
 
     @functools.cached_property
     def as_trained(self) -> frozenset[str]:
         """The rows that were tested without an extension."""
-        return frozenset(self.lengths.loc[self.lengths["extension"] == AS_TRAINED, "row"])
+        plain = self.lengths["extension"] == AS_TRAINED
+        return frozenset(self.lengths.loc[plain, "row"].unique())
 
     def with_scores(
         self, runs: pd.DataFrame, longest: float = LONGEST

@@ -119,7 +119,7 @@ def _under(known: pd.DataFrame, protocol: str, usual: str) -> str:
 
     It is a dry run if there is nothing under the board's usual protocol.
     """
-    there = set(known["protocol"])
+    there = set(known["protocol"].unique())
     return there.pop() if len(there) == 1 and usual not in there else protocol
 
 

@@ -29,8 +29,7 @@ def remarks(measured: Measured, audits: Sequence[Audit] = ()) -> list[str]:
     runs = measured.lengths.drop_duplicates(RUN, keep="last")
     repeats = len(measured.records) - len(runs)
     found = measured.latest
-    with reading_once():
-        ages = [outdated(record) for record in found]
+    ages = _ages(found)
     said = [
         _several_protocols(runs),
         *measured.meaningless,
@@ -51,7 +50,7 @@ def remarks(measured: Measured, audits: Sequence[Audit] = ()) -> list[str]:
 
 
 def _several_protocols(runs: pd.DataFrame) -> str:
-    names = sorted(set(runs["protocol_name"]))
+    names = sorted(runs["protocol_name"].unique())
     if len(names) == 1:
         return ""
     listed = ", ".join(names)
@@ -226,6 +225,20 @@ def _audits(audits: Sequence[Audit]) -> str:
         f"token. Greedy decoding and teacher forcing disagree on {wrong} of them, and on the "
         f"correct prefix of {prefixes}."
     )
+
+
+def _ages(found: Sequence[Record]) -> list[bool | None]:
+    """Whether each is `outdated`; the seeds of a run have one answer, and it is asked once."""
+    known: dict[tuple[str, ...], bool | None] = {}
+    ages = []
+    with reading_once():
+        for record in found:
+            run = (record.protocol.hash, record.task.hash, record.method.hash)
+            key = (*run, record.training.source_hash, record.evaluated.source_hash)
+            if key not in known:
+                known[key] = outdated(record)
+            ages.append(known[key])
+    return ages
 
 
 def outdated(record: Record) -> bool | None:

@@ -72,7 +72,7 @@ class Fitted:
         """Fit the trainings of `runs` that learned and have all of the measures."""
         known = runs[runs["learned"].astype(bool) & runs[list(measures)].notna().all(axis=1)]
         known = known.sort_values(["row", "task", "seed"], kind="stable")
-        rows, tasks = sorted(set(known["row"])), sorted(set(known["task"]))
+        rows, tasks = (sorted(known[name].unique()) for name in ("row", "task"))
         drawn = Drawn.of(known, rows, tasks, list(measures), draws, seed)
         numbers = _solved(drawn.means[None], drawn.mask, np.ones((1, len(tasks))))[0]
         numbers[~_connected(drawn.mask)] = np.nan
@@ -265,8 +265,12 @@ def _solved(values: Array, mask: npt.NDArray[np.bool_], weights: Array) -> Array
     """The number of each row, [draw, row, measure], of cells [draw, row, task, measure].
 
     Task effects are eliminated, which leaves equations of the size of the rows. A row of which no
-    task was drawn has NaN.
+    task was drawn has NaN. Where every row has learned every task, the number is a plain mean,
+    weighted by how often tasks were drawn.
     """
+    if mask.all():
+        sums = np.einsum("dt,drtm->drm", weights, values, optimize=True)
+        return np.asarray(sums / weights.sum(1)[:, None, None])
     learned = mask.astype(float)
     of_task = learned.sum(0)  # rows by task
     share = learned / of_task
