@@ -126,6 +126,8 @@ def _begun(given: argparse.Namespace, own: Sequence[Path]) -> int:
         with _hydra_raising():
             application()
     except BrokenPipeError:
+        if given.help or given.hydra_help or given.cfg or given.info:
+            raise  # nothing was at work
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
         _say(f"stopped: nobody reads its output any more; {GOES_ON}.")
         return 128 + signal.SIGPIPE

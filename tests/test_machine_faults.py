@@ -28,6 +28,7 @@ from test_resuming import train as resumed
 from posbench.base import disk
 from posbench.base.disk import Lock, noted, read_bytes
 from posbench.base.errors import Unreadable, Unwritable
+from posbench.cli import COMMANDS
 from posbench.config import exit_status
 from posbench.config.compose import composing
 from posbench.core.training import Training, fit
@@ -499,6 +500,16 @@ def test_a_reader_that_goes_away_is_one_sentence(tmp_path: Path) -> None:
     assert status == 128 + signal.SIGPIPE
     said = (tmp_path / "err").read_text()
     assert said.count("\n") == 1 and "nobody reads its output" in said
+
+
+@pytest.mark.fault("a reader of the help that goes away")
+@pytest.mark.parametrize(
+    "words",
+    ["--help", *(pytest.param(f"{each} --help", marks=pytest.mark.slow) for each in COMMANDS)],
+)
+def test_help_without_a_reader_is_quiet(tmp_path: Path, words: str) -> None:
+    done = shell(tmp_path, f"posbench {words}", "| true")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

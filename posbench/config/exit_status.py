@@ -55,7 +55,11 @@ def exit_status(
     try:
         streams.prepare()
         refuse_shadow()
-        status = act()
+        try:
+            status = act()
+        except SystemExit:  # help was printed, and waits to be written
+            sys.stdout.flush()
+            raise
         return status or int(streams.lost())
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
