@@ -421,7 +421,7 @@ def models() -> str:
     lines = [
         "# Which row is my model?",
         "",
-        "For each family of models, what it does about position and the rows that stand for it: "
+        "For each family of models, what it does about position and the rows that do the same: "
         "`python -m posbench method=ROW` runs one. The first row is the nearest to the model "
         "before it was made longer. The others add what made it longer, or are parts of it. "
         "[DEFAULTS.md](DEFAULTS.md) says what becomes of published lengths and bases. The fourth "

@@ -7,7 +7,7 @@
     posbench.compare("mine/encoding/decay.yaml", quick=True)     its place among published rows
 
 Words are those of the command line. A keyword is the same: `seed=1` for "seed=1", and
-`training={"steps": 500}` for "training.steps=500". A list or range stands for several runs, as a
+`training={"steps": 500}` for "training.steps=500". A list or range means several runs, as a
 comma does on the command line, and a tuple for one value that is a list. So names, hashes and
 records are those that the command line gives.
 """

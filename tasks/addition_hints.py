@@ -14,7 +14,7 @@ class AdditionHints(Task):
     one it is.
 
     Numbers are those of `addition`: least significant digit first, MARK for the plus, and a sum of
-    n + 1 digits. Before each digit stands a hint. Digits of one significance have the same one, and
+    n + 1 digits. Before each digit is a hint. Digits of one significance have the same one, and
     hints follow each other on a ring of `num_hints`. The first is drawn for each sequence, so that
     training has met every hint. Hints of the answer are to be predicted, as its digits are.
 
@@ -22,7 +22,7 @@ class AdditionHints(Task):
         BOS c 3 MARK c 9 SEP c 2 d 1 EOS
         BOS f 1 g 2 MARK f 0 g 8 SEP f 1 g 0 h 1 EOS
 
-    A model finds the digits to be added by their hint, wherever they stand. With coupled positions,
+    A model finds the digits to be added by their hint, wherever they are. With coupled positions,
     as `addition` has them for encodings that ask for such, it would find them by position. Here the
     prompt says it, and every encoding has the same prompt.
 

@@ -16,7 +16,7 @@ class Duplicate(Symbols):
         BOS b b d SEP b b d b b d EOS
 
     Both copies count the prompt as their source, although the second could be read off the first;
-    what tells the copies apart is where to stop.
+    the copies differ in where to stop.
     """
 
     def __init__(self, num_symbols: int = 26) -> None:

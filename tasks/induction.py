@@ -9,7 +9,7 @@ from posbench.tasks.symbols import OneSymbol
 class Induction(OneSymbol):
     """One symbol of the prompt follows a mark; the mark comes again, and the answer is that symbol.
 
-    MARK and a symbol after it stand at a random place among n symbols. MARK is given again, and
+    MARK and a symbol after it are at a random place among n symbols. MARK is given again, and
     the answer is that symbol. All symbols are drawn with replacement from the same `num_symbols`.
 
     Examples, n = 2 and n = 4:

@@ -15,7 +15,7 @@ class KeyValueRetrieval(Symbols):
     r"""The prompt holds n pairs of a key and a value; the answer is the values of the keys that are
     asked for.
 
-    A pair is MARK, a key of two symbols and its value. n pairs stand in random order among
+    A pair is MARK, a key of two symbols and its value. n pairs are in random order among
     n / 2 filler symbols (rounded up). The answer part asks `num_questions` times for a key, drawn
     with replacement, and the model must give the value after it. Keys, values and filler use the
     same `num_symbols`.

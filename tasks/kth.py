@@ -44,7 +44,7 @@ class KthFromStart(Kth):
         BOS c a b SEP a EOS
         BOS b b d a c SEP d EOS
 
-    The source always stands at the same place, so a longer prompt puts the query farther from it.
+    The source is always at the same place, so a longer prompt puts the query farther from it.
     """
 
     def place(self, n: int) -> int:

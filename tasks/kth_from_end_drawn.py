@@ -50,5 +50,5 @@ class KthFromEndDrawn(Symbols):
         return 1 / self.num_symbols
 
     def max_distance(self, n: int) -> int:
-        # SEP is the query, and k stands between it and the string.
+        # SEP is the query, and k is between it and the string.
         return self.largest_k + 1

@@ -67,7 +67,7 @@ class Language(Symbols):
         return 0.0
 
     def max_distance(self, n: int) -> int:
-        # The query stands at the latest symbol of the context.
+        # The query is at the latest symbol of the context.
         return self.order - 1
 
     def least_loss(self, n: int) -> float:

@@ -1,4 +1,4 @@
-"""Lookup by a run of symbols: what follows the key in the one place where it stands?
+"""Lookup by a run of symbols: what follows the key in the one place where it occurs?
 
 Both tasks are from arXiv 2402.01032.
 """

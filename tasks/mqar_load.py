@@ -67,5 +67,5 @@ class MQARLoad(Task):
 
 
 def filler(n: int) -> int:
-    """How many filler symbols stand among the queries of n pairs."""
+    """How many filler symbols are among the queries of n pairs."""
     return (n + 1) // 2

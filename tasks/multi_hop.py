@@ -8,7 +8,7 @@ from posbench.core.task import FIRST_SYMBOL, Batch, Task, assemble, require
 class MultiHop(Task):
     """A chain of names leads to a value, and each chain must be followed among filler symbols.
 
-    `num_chains` chains of `hops` + 1 pairs stand among n filler symbols. A chain's first pair is
+    `num_chains` chains of `hops` + 1 pairs are among n filler symbols. A chain's first pair is
     a name and a value; every later one is a name and the name before it in the chain. The pairs of
     a chain keep their order. The answer part asks for the last name of every chain, in random
     order, and the model must give the value at the chain's start. Names, values and filler are

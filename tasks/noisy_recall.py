@@ -12,7 +12,7 @@ from posbench.tasks.pairs import Pairs
 class NoisyRecall(Pairs):
     """Pairs of a key and its value are hidden among pairs of noise and a value.
 
-    `num_pairs` pairs of a key and its value stand among n pairs of a noise symbol and a
+    `num_pairs` pairs of a key and its value are among n pairs of a noise symbol and a
     value. The answer part asks for every key, in random order, and the model must give the
     value after each. Keys, values and noise are drawn from three separate sets of
     `num_symbols`; keys do not repeat.

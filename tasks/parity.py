@@ -14,7 +14,7 @@ class Parity(Task):
         BOS 1 0 1 SEP 0 EOS
         BOS 1 1 0 1 0 SEP 1 EOS
 
-    Every token counts, wherever it stands. Small transformers do not learn the task at lengths too
+    Every token counts, wherever it is. Small transformers do not learn the task at lengths too
     long to be memorised, so it shows what an encoding cannot be blamed for.
     """
 

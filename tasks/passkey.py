@@ -11,7 +11,7 @@ from posbench.core.task import FIRST_SYMBOL, MARK, Batch, Task, assemble, requir
 class Passkey(Task):
     """A short key is hidden at a random depth among filler symbols; the answer is the key.
 
-    A key of `key_length` symbols, announced by MARK, stands at a random depth among n filler
+    A key of `key_length` symbols, announced by MARK, is at a random depth among n filler
     symbols; the answer is the key. As in the published prompt, where a number hides in
     sentences, the key has symbols of its own: it is drawn from `num_symbols`, the filler from
     `num_filler` others.

@@ -11,7 +11,7 @@ from posbench.core.task import FIRST_SYMBOL, Batch, Task, assemble, require
 class PasskeyDistractors(Task):
     """Several keys, each after its name, are hidden among filler; the answer is the key of a name.
 
-    `num_keys` keys of `key_length` symbols stand at random depths among n filler symbols, each
+    `num_keys` keys of `key_length` symbols are at random depths among n filler symbols, each
     directly after its name. The answer part gives one of the names, and the model must give its
     key. Keys, filler and names are drawn from three separate sets of `num_symbols`, `num_filler`
     and `num_names`; names do not repeat, keys may.
@@ -21,9 +21,9 @@ class PasskeyDistractors(Task):
         BOS a B 7 2 b A 1 4 a SEP B 7 2 EOS
         BOS C 1 b A 4 B 1 d SEP A 4 EOS
 
-    With one key, as in `passkey`, whatever is no filler is the answer. Here a model has to tell
-    keys apart by what stands before them. One that gives any of the keys has the right one in one
-    of `num_keys` sequences, which is more than `chance`.
+    With one key, as in `passkey`, whatever is no filler is the answer. Here a model has to
+    find the right key by what comes before it. One that gives any of the keys is right in one of
+    `num_keys` sequences, which is more than `chance`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Selective copy: repeat the symbols that stand among noise (arXiv 2312.00752, 2403.17844)."""
+"""Selective copy: repeat the symbols that are among noise (arXiv 2312.00752, 2403.17844)."""
 
 import numpy as np
 

@@ -21,7 +21,7 @@ class Sort(Rearranged):
         BOS c a b SEP a b c EOS
         BOS b d a b c SEP a b b c d EOS
 
-    It does not matter where a symbol stands, but it does matter how often it occurs.
+    It does not matter where a symbol is, but it does matter how often it occurs.
     """
 
     def __init__(self, num_symbols: int = 16) -> None:

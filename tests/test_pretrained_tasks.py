@@ -264,7 +264,7 @@ def test_a_chat_has_no_space_in_front_of_its_parts() -> None:
 def test_a_tokenizer_whose_answers_have_no_first_token_is_refused() -> None:
     parts = {"normalizer": normalizers.Replace(" ", "▁"), "pre_tokenizer": None}
     joining = of_words("Llama", space_after=True, **parts)
-    with pytest.raises(ConfigError, match=r"joins the answer ' 70042' with what stands before it"):
+    with pytest.raises(ConfigError, match=r"joins the answer ' 70042' with what is before it"):
         TASKS["passkey"].text(pieces(joining), 900, 2, np.random.default_rng(0))
 
 

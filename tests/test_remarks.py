@@ -55,7 +55,7 @@ def test_one_name_for_two_methods_gives_two_rows_that_show_their_hash() -> None:
         "rope [cccccccc]": 0.8,
         "rope [aaaaaaaa]": 0.2,
     }
-    assert "One name stands for methods of different settings" in remarks(*found)
+    assert "One name means methods of different settings" in remarks(*found)
 
 
 def test_one_method_under_two_names_gives_two_rows_and_a_remark() -> None:

@@ -1,1 +1,1 @@
-"""What everything stands on: errors, words for numbers, atomic files, the hash of content."""
+"""What everything rests on: errors, words for numbers, atomic files, the hash of content."""

@@ -175,7 +175,7 @@ def make_writable(folder: str | Path) -> None:
     """Make the folder, if it is not there; Unwritable if that cannot be."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:  # whatever stands in the way
+    except OSError as error:  # whatever is in the way
         raise _unwritable(folder, error) from None
 
 

@@ -231,7 +231,7 @@ def _explaining(record: Record, folders: Sequence[Path]) -> str:
 
 
 def _method(record: Record) -> tuple[str, str]:
-    """What tells rows apart, as METHOD names it: the same settings may have two names."""
+    """What distinguishes rows, as METHOD names it: the same settings may have two names."""
     return record.method.label, record.method.hash
 
 

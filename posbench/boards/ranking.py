@@ -318,7 +318,7 @@ def standings_without_board(measured: Measured) -> list[Ranked]:
 def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataFrame, float]:
     """Runs with areas to the longest multiple that all tasks have, and that multiple.
 
-    Each area ends at the length of its task that stands for the multiple. That may be far from it:
+    Each area ends at the length of its task nearest to the multiple. That may be far from it:
     protocols of early records asked for multiples of n, and not of positions.
     """
     known = known[known["aggregated"] & (known["multiple"] >= 1)]

@@ -63,7 +63,7 @@ def _few_seeds(runs: pd.DataFrame, found: Sequence[Record]) -> str:
     seeds = runs.groupby([*BOARD, *TASK, *METHOD])["seed"].nunique()
     if not (few := int((seeds < FEWEST).sum())):
         return ""
-    pretrained = runs["method_class"].map(is_pretrained).all()  # samples stand for their seeds
+    pretrained = runs["method_class"].map(is_pretrained).all()  # samples are their seeds
     one, advice = ("sample", MORE_SAMPLES) if pretrained else ("seed", MORE_SEEDS)
     said = (
         f"{few:,} of {len(seeds):,} pairs of method and task {agreeing(few, 'has', 'have')} one "
@@ -114,7 +114,7 @@ def _one_label_several_methods(runs: pd.DataFrame) -> str:
     if not names:
         return ""
     return (
-        "One name stands for methods of different settings; their hashes tell them apart "
+        "One name means methods of different settings, which have different hashes "
         f"({', '.join(names)}). A name changes its meaning when its YAML does: repeat the older "
         "runs."
     )
@@ -174,7 +174,7 @@ def _unknown_code(found: list[Record], ages: Sequence[bool | None]) -> str:
     return (
         f"{counted(len(unknown), 'record')} {agreeing(len(unknown), 'has', 'have')} classes whose "
         "code is not at hand, so whether it has changed is not known: "
-        f"{', '.join(missing)}. If it stands in a folder of yours, add --config-dir FOLDER."
+        f"{', '.join(missing)}. If it is in a folder of yours, add --config-dir FOLDER."
     )
 
 

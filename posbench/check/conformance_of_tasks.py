@@ -123,12 +123,12 @@ def sources_hold_what_they_are_the_source_of(asked: ChosenTask) -> None:
         found, source = batch.tokens[rows, places], batch.source[rows, places]
         require(
             bool((source < places).all()),
-            f"a source of n={n} stands at or after the token that it is the source of",
+            f"a source of n={n} is at or after the token that it is the source of",
         )
         require(
             bool((batch.tokens[rows, source] == found).all()),
             f"a source of n={n} holds another token than the answer repeats: `source` counts from "
-            "the first token of the prompt, and is -1 for what stands nowhere",
+            "the first token of the prompt, and is -1 for what is nowhere",
         )
         farthest = int((places - 1 - source).max())
         declared = asked.task.max_distance(n)

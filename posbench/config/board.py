@@ -56,7 +56,7 @@ class _Loader(yaml.SafeLoader):
             name, line = str(key.value), key.start_mark.line + 1
             if name in seen:
                 raise yaml.constructor.ConstructorError(
-                    problem=f"{name} stands in line {seen[name]} and in line {line}: keep one"
+                    problem=f"{name} is in line {seen[name]} and in line {line}: keep one"
                 )
             seen[name] = line
         found: dict[Any, Any] = super().construct_mapping(node, deep)

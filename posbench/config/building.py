@@ -295,7 +295,7 @@ def _is_known(top: str) -> bool:
 
 def _absent(module: str) -> str:
     return (
-        f"No module named {module!r}: correct _target_, or the file of {module}, which may stand "
+        f"No module named {module!r}: correct _target_, or the file of {module}, which may be "
         "in the folder given with --config-dir"
     )
 

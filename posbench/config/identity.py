@@ -51,7 +51,7 @@ def identify(composed: Composition) -> Identity:
 
 
 def named(composed: Composition) -> tuple[Composition, Identity]:
-    """Name a run by comparing its composed configuration with what its names stand for.
+    """Name a run by comparing its composed configuration with what its names mean.
 
     With the names comes the configuration itself, each of its numbers in one form: what is hashed
     of it does not depend on how somebody has written it. ConfigError if a group has no choice, or
@@ -123,7 +123,7 @@ def _refuse_until(protocol: str, content: Mapping[str, Any], canonical: Mapping[
 
 
 class Called(NamedTuple):
-    """What a method is called, and the words that choose what the name stands for."""
+    """What a method is called, and the words that choose what the name means."""
 
     label: str
     words: tuple[str, ...]
@@ -260,7 +260,7 @@ def _parts(composed: Composition) -> dict[str, dict[str, Any]]:
 
     So `num_heads: ${model.num_heads}` is one method at every model size, and a default that scales
     with the training length is one method on every task. Settings of the model that methods choose
-    are a method's own, so that its row stands beside those without them; what is off is left out.
+    are a method's own, so that its row is beside those without them; what is off is left out.
     """
     plain = composed.content
     training, model = plain["training"], plain["model"]
@@ -298,7 +298,7 @@ def _changes(content: dict[str, Any], canonical: dict[str, Any]) -> list[str]:
 
 
 def _written(value: Any) -> str:
-    """As it stands on a command line."""
+    """As a command line has it."""
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 

@@ -1,6 +1,6 @@
 """Numbers of a configuration: finite, and each written in one form before it is hashed.
 
-JSON, of which hashes are made, tells 1 and 1.0 apart; what a run computes does not.
+JSON, of which hashes are made, distinguishes 1 and 1.0; what a run computes does not.
 """
 
 from __future__ import annotations

@@ -116,6 +116,6 @@ def _rate(over_training: float, *, _root_: Any) -> float:
     """The rate a position that comes to this over the training, but at most 1.
 
     `${rate:204.8}` is 0.1 for 2,048 positions. Positions are whole: faster than 1 a position, a
-    rate would tell apart what is not there.
+    rate would distinguish what is not there.
     """
     return round(min(1.0, over_training / max(_root_.train_positions, 1)), 6)  # 0: not known yet

@@ -135,7 +135,7 @@ def _at(place: Place, way: Way, before: Seen = frozenset()) -> Iterator[Led]:
 
 
 def _uses(definition: Definition) -> set[tuple[str, Definition | str]]:
-    """What the names in a definition stand for: definitions, or texts for what is not followed."""
+    """What the names in a definition mean: definitions, or texts for what is not followed."""
     source = source_of(definition.module)
     assert source is not None  # it was found there
     statements = _statements(definition)

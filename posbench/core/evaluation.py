@@ -33,7 +33,7 @@ RELATIVE_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0, np.
 distance, and of the place of a query, in multiples of the positions of training."""
 
 DEPTH_EDGES = tuple(tenth / 10 for tenth in range(11))
-"""Bins of where the source stands in its prompt: 0 at the start, 1 at the end."""
+"""Bins of where the source is in its prompt: 0 at the start, 1 at the end."""
 
 
 HALF = 0.5
@@ -42,7 +42,7 @@ HALF = 0.5
 
 @dataclass(frozen=True)
 class Lengths:
-    """The task lengths n of a test, each with the multiple it stands for.
+    """The task lengths n of a test, each with its multiple.
 
     A multiple is one of the positions of the longest training sequence; the length is the one whose
     positions come nearest.
@@ -179,7 +179,7 @@ class Evaluation:
     ) -> tuple[list[Row], list[View]]:
         """One row for each test length, and its views; then the ladder, as far as it goes.
 
-        A view tells tokens apart by the distance or the depth of their source, or by position.
+        A view separates tokens by the distance or the depth of their source, or by position.
         """
         rows: list[Row] = []
         views: list[View] = []
@@ -427,7 +427,7 @@ def _places(batch: Batch) -> np.ndarray:
 
 
 def _depths(batch: Batch) -> np.ndarray:
-    """Where in its own prompt the source of a token stands, from 0 at its start to 1 at its end."""
+    """Where in its own prompt the source of a token is, from 0 at its start to 1 at its end."""
     length = np.maximum(
         (batch.segments == 0).sum(1, keepdims=True) - 3, 1
     )  # without BOS and SEP, from 0 on

@@ -75,7 +75,7 @@ Amount = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
 Number = Annotated[float, BeforeValidator(_number)]
 Factor = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[Number, Field(ge=0, le=1)]
-Flag = Annotated[bool, Field(strict=True)]  # hashes tell true and 1 apart
+Flag = Annotated[bool, Field(strict=True)]  # hashes distinguish true and 1
 Text = Annotated[str, Field(coerce_numbers_to_str=True)]  # a folder may be called 2026
 
 
@@ -374,7 +374,7 @@ def _plain(value: Any) -> Any:
 
 
 def _complete(section: dict[str, Any], schema: Any, prefix: str = "") -> None:
-    """Refuse what is not in the schema, and what was deleted: a default would stand in for it."""
+    """Refuse what is not in the schema, and what was deleted: a default would replace it."""
     kinds = typing.get_type_hints(schema)
     for key, value in section.items():
         if key not in kinds:

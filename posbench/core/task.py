@@ -216,7 +216,7 @@ def assemble(
     asked = np.zeros(shape, bool)
     asked[:, start:-1], asked[:, -1] = predicted, True
     origin = np.full(shape, -1, np.int64)
-    # BOS stands before the prompt, so every source moves by one.
+    # BOS is before the prompt, so every source moves by one.
     origin[:, start:-1] = np.where(predicted & (source >= 0), source + 1, -1)
     segments = np.zeros(shape, np.int64)
     segments[:, start:] = 1

@@ -20,7 +20,7 @@ class BeamTemperature(Wrapper):
     queries it sharpens little by little. Beyond it goes on growing, by $2^{0.1}$, 7 %, for twice
     the length in the end, as a logarithm would over such spans. Beam has it in its layers without
     rotation alone, which is why the host is NoPE unless another is chosen. Negative positions count
-    as 0. A bias of the host is not multiplied. It stands for a place and not for a distance, so the
+    as 0. A bias of the host is not multiplied. It describes a place and not a distance, so the
     encoding is not relative.
     """
 

@@ -1,4 +1,4 @@
-"""Position coupling: tokens that correspond stand at the same position."""
+"""Position coupling: tokens that correspond have the same position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Coupling(Wrapper):
     $p_t = s + \mathrm{id}_t$, where tokens that correspond share an id of the task; s is a
     random start (position coupling, arXiv 2405.20671).
 
-    The host is told that a token and the one it is to repeat or to add stand at the same position.
+    The host is told that a token and the one it is to repeat or to add have the same position.
     In training the start is drawn for each sequence from all that fit, 0 to N - 1 - max id with N =
     `largest`, so that every position of the longest test is trained; at evaluation it is 0. The
     paper's host is a learned table of N rows; a relative host does not notice the start. The

@@ -30,7 +30,7 @@ class DeBERTa(PositionEncoding):
     the paper adds before the last softmax serve masked words and are left out.
 
     Distances from k - 1 on share a row. `clip` k is the training length, as published with 512: the
-    row that stands for all distances beyond is trained by the longest one alone.
+    row of all distances beyond is trained by the longest one alone.
     """
 
     shared = ("table",)

@@ -19,7 +19,7 @@ class FIRE(PositionEncoding):
     f is a network 1 -> `hidden_width` -> heads with one ReLU layer. $c$, which starts at `init_c`,
     and the threshold $T = |t|\,T_0$, where t starts at 1, are learned as well, and $\epsilon =
     10^{-6}$. The input of f lies between 0 and 1 at any length, because $i - j \le i$: beyond the
-    training length no distance is new as a share, but each stands for more tokens. It depends on i,
+    training length no distance is new as a share, but each covers more tokens. It depends on i,
     so the encoding is not relative. A later key counts as distance 0.
 
     All layers share one f, c and t: the paper's FIRE-S. Its FIRE has them in every layer, but where

@@ -17,9 +17,9 @@ class HoPE(FastestPairs):
     L, here `train_positions`, are the positions seen in training. The pairs switched off carry
     content alone, and no long-term decay is left: beyond the training length every angle has been
     seen. It is FoPE without the spread of its frequencies, and p-RoPE with the share that L gives
-    (0.2 at base 10,000 and L = 40, 0.48 at the paper's 512). In the paper the channels that stand
-    are the last ones; pair m here is channels m and m + d_h/2, which a model trained from scratch
-    does not notice.
+    (0.2 at base 10,000 and L = 40, 0.48 at the paper's 512). In the paper the last channels do not
+    turn; pair m here is channels m and m + d_h/2, which a model trained from scratch does not
+    notice.
     """
 
     def __init__(self, head_width: int, train_positions: int, base: float = 10000.0) -> None:

@@ -13,7 +13,7 @@ from posbench.encodings.relative_sinusoids import vectors, with_sinusoids
 
 
 class TransformerXL(PositionEncoding):
-    r"""Content meets projected sinusoids of the distance, and two learned vectors stand in for the
+    r"""Content meets projected sinusoids of the distance, and two learned vectors replace the
     query.
 
     $z_{ij} = c\,\big(\langle q_i + u_h, k_j\rangle + \langle q_i + v_h, W_h

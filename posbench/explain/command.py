@@ -55,13 +55,13 @@ def runs(words: Sequence[str], own: Sequence[Path] = ()) -> list[list[str]]:
     several = [word for word in read if word.several]
     if tests := [word.text for word in several if not word.makes_row]:
         raise PosbenchError(
-            f"{' '.join(tests)} asks for several pages: two methods stand side by side on one task "
+            f"{' '.join(tests)} asks for several pages: two methods are side by side on one task "
             "with one seed, so choose one and give the command once for each"
         )
     if len(several) > 1 or any(len(word.values(own)) > MOST for word in several):
         said = " ".join(word.text for word in several)
         raise PosbenchError(
-            f"{said} asks for more than two runs: two stand side by side, as method=rope,rope_yarn"
+            f"{said} asks for more than two runs: two are side by side, as method=rope,rope_yarn"
         )
     # A pattern that matches nothing is kept, and refused with all else that may be wrong.
     each = [word.each(own) or [word.text] for word in read]

@@ -14,7 +14,7 @@ class TableTiling(Extension):
     section 5, from RoBERTa's 512 to 4096).
 
     Every row is one that was trained, and near neighbours are as they were except across a seam.
-    Tokens L apart share a row, by design: nothing in it tells them apart. Longformer goes on to
+    Tokens L apart share a row, by design: the table cannot distinguish them. Longformer goes on to
     train.
     """
 

@@ -35,7 +35,7 @@ class Checked(Pieces):
         whole = self(lead + asked.answer)
         if whole != self(lead) + self(asked.answer):
             raise ConfigError(
-                f"the tokenizer joins the answer {asked.answer!r} with what stands before it, "
+                f"the tokenizer joins the answer {asked.answer!r} with what is before it, "
                 f"{lead!r}, so no token begins it: choose another task, or a model with another "
                 "tokenizer"
             )

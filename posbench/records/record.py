@@ -250,7 +250,7 @@ class Record(Part):
 
     @property
     def run(self) -> tuple[str | int, ...]:
-        """What tells runs apart, names and contents: a later record of a run takes its place."""
+        """What distinguishes runs, names and contents: a later record of a run takes its place."""
         names = (self.protocol, self.task, self.method)
         parts = [part for name in names for part in (name.slug, name.hash)]
         return (*parts, self.task_version, self.seed)

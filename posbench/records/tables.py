@@ -150,7 +150,7 @@ CONTENTS = ["protocol_hash", "task_hash", "task_version", "method_hash"]
 """What a run is of, whatever it is called."""
 NAMES = ["protocol", "task", "method"]
 RUN = [*NAMES, *CONTENTS, "seed"]
-"""What tells runs apart in all tables: the same settings may have two names, each with runs."""
+"""What distinguishes runs in all tables: the same settings may have two names, each with runs."""
 BINNED = ("above", "up_to", "num_tokens", "token_accuracy_teacher_forced", "loss")
 
 
@@ -165,7 +165,7 @@ def latest(found: Iterable[Record]) -> list[Record]:
 
 
 def run_of(record: Record) -> dict[str, Any]:
-    """What tells a run apart, by the columns of `RUN`."""
+    """What distinguishes a run, by the columns of `RUN`."""
     labels = (record.protocol.label, record.task.label, record.method.label)
     hashes = (record.protocol.hash, record.task.hash, record.task_version, record.method.hash)
     return dict(zip(RUN, (*labels, *hashes, record.seed), strict=True))
@@ -186,7 +186,7 @@ def table(found: Iterable[Record]) -> pd.DataFrame:
 
 def refuse_mixed(table: pd.DataFrame, names: Sequence[str]) -> None:
     """PosbenchError if runs that go by the same names are not of one content, as after a change of
-    a default or of a task: their scores have no common mean. It says which column tells them apart.
+    a default or of a task: their scores have no common mean. It says in which column they differ.
 
     Args:
         table: the long table, or other rows with the names, `seed` and `multiple`

@@ -298,7 +298,7 @@ def _training_of(setup: Setup, trained: Trained) -> CeilingTraining:
 @dataclass(frozen=True)
 class Ready:
     """A run whose model can be built and extended, on a device that is there. Its training goes
-    into the results folder, and what a disk refuses is said in a sentence.
+    into the results folder, and a sentence names what a disk refuses.
     """
 
     spec: RunSpec

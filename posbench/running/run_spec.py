@@ -144,7 +144,7 @@ class RunSpec:
 
     def record(self) -> Record | None:
         """Its record, if it is there and nothing that it depends on has changed."""
-        # `Path.exists` raises where a folder may not be read; that is said when it is written to.
+        # `Path.exists` raises where a folder may not be read; writing to it says so.
         there = os.path.exists(self.path)  # noqa: PTH110
         if self.composed.content["force"] or not there:
             return None

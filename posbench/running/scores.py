@@ -51,7 +51,7 @@ def table(record: Record, base: Sequence[Row] | None) -> Table:
 
 
 def _beside(record: Record) -> str:
-    """What stands beside its scores."""
+    """What is beside its scores."""
     if record.finetuning is not None:
         return "before fine-tuning"
     return "same weights" if record.ceiling is None else "trained at 1x"

@@ -175,7 +175,7 @@ def _bundle(chosen: argparse.Namespace) -> int:
     elif elsewhere := sorted(_of_others(found)):
         print(
             f"The code of {', '.join(elsewhere)} is not in it, and nobody else can repeat these "
-            "records: if it stands in a folder of yours, add --config-dir FOLDER."
+            "records: if it is in a folder of yours, add --config-dir FOLDER."
         )
     print(f"Whoever has it looks at it with: {accept}")
     return 0

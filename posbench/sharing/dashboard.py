@@ -166,7 +166,7 @@ def report(project: str, entity: str) -> Any:
             wr.H1(text="Cost"),
             grid(costing(wr)),
             wr.H1(text="Where"),
-            wr.P(text="Accuracy by test length and by where in the prompt the source stands."),
+            wr.P(text="Accuracy by test length and by where in the prompt the source is."),
             grid(placing(wr)),
             wr.H1(text="Training"),
             grid(training(wr)),

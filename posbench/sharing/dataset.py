@@ -33,7 +33,7 @@ from posbench.statistics.aggregates import PRETRAINED, is_pretrained
 CONFIGURATIONS = {
     "cells": "one row a run and test length: what was measured, and of which run",
     "views": "one row a run, test length and bin: accuracy and loss by distance, depth or position",
-    "choices": "one row a run that chose settings, which stand in `chosen` as JSON",
+    "choices": "one row a run that chose settings, which `chosen` has as JSON",
     "runs": "one row a run, with the measures that rank it: what it learned, its area and reach",
     "rows": "one row a method, task and test length: means over seeds, with their intervals",
 }

@@ -37,7 +37,7 @@ SHOWN = 5
 Stratum = tuple[str, ...]
 """What records have in common whose numbers hold or fail together."""
 Run = tuple[str | int, ...]
-"""What tells runs apart, see `Record.run`."""
+"""What distinguishes runs, see `Record.run`."""
 
 
 @dataclass(frozen=True)

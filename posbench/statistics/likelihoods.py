@@ -4,7 +4,7 @@
     more(row) = mean over samples of (ll(row, sample) - ll(host, sample))
 
 A pretrained model is measured on samples that all its extensions share, and an answer is right or
-wrong: the likelihood tells extensions apart long before the score does.
+wrong: the likelihood distinguishes extensions long before the score does.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ the reach alone."""
 HALF = 0.5
 """The corrected score that a run must hold to reach a length."""
 NEAR = 0.05
-"""By how much, as a share, a length may miss the multiple it stands for: lengths come in whole
+"""By how much, as a share, a length may miss its multiple: lengths come in whole
 units of a task, so that the nearest to 8x may be 7.93x or 8.06x."""
 
 Numbers = Sequence[float] | npt.NDArray[np.float64]
@@ -58,7 +58,7 @@ def area(
         area = (1 / ln 8) * integral from 0 to ln 8 of max(0, corrected score) d ln m
 
     The integral is a trapezoid over the lengths that were measured, so the area is between 0 and
-    1 and does not depend on how densely lengths were chosen. If the length that stands for 8x is
+    1 and does not depend on how densely lengths were chosen. If the length nearest to 8x is
     a little shorter, its score is held constant up to exactly 8; if it is a little longer, the
     score at 8 is interpolated. Rungs beyond it are left out, so that a run that climbed further
     has the same area. NaN if 1x or 8x was not measured, or if a score between them is NaN.

@@ -65,7 +65,7 @@ class Claim(BaseModel):
 
     A claim about the settings of a paper names `experiments` in place of tasks; those of the other
     side, where they differ, are `over_experiments`, in the same order. Descriptions of the fields
-    say what must stand there.
+    say what must be there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

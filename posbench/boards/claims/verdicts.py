@@ -16,7 +16,7 @@ from posbench.statistics.aggregates import Estimate
 from posbench.statistics.measures import corrected_lines
 from posbench.statistics.randomisation import exchange, holm, sign_flip
 
-# -- the rule by which claims are judged, as it stands at the top of every page of -----------------
+# -- the rule by which claims are judged, as at the top of every page of ---------------------------
 
 ALPHA = 0.05
 MIN_PAIRS, WAYS = 10, 5
@@ -48,7 +48,7 @@ MEANINGS = {
     "survive the correction. This was known before the runs, unless the gate at 1x took pairs "
     "away.",
     Outcome.NO_ROOM: f"on every table both rows are at least {TOP}, or both at most {BOTTOM}, so "
-    "that nothing could tell them apart.",
+    "that nothing could separate them.",
     Outcome.NOT_TESTABLE: f"on some table a side is below {TOP} at 1x, and no other table is left; "
     "what fails at its training length says nothing about reach.",
     Outcome.NOT_MEASURED: "on some table fewer than two seeds have both sides, or their score at "

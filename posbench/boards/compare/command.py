@@ -101,14 +101,14 @@ def _compared(chosen: argparse.Namespace) -> tuple[int, pd.DataFrame]:
         raise PosbenchError("--quick and --whole ask for few tasks and for all: leave one out")
     if len(own) > 1:
         raise PosbenchError(
-            f"--config-dir {' and '.join(map(str, own))}: what is compared stands in one "
+            f"--config-dir {' and '.join(map(str, own))}: what is compared lies in one "
             "folder, so give that alone"
         )
     board = definition.load(chosen.board or MAIN, own)
     if (task := TaskSubject.of(chosen.words, board, quick=chosen.quick)) is not None:
         if own and own[0].resolve() != task.folder.resolve():
             raise PosbenchError(
-                f"task {task.task} is not in {own[0]}: what is compared stands in one folder"
+                f"task {task.task} is not in {own[0]}: what is compared lies in one folder"
             )
         with composing(task.folder):
             return _compare_rows(task, board, chosen)

@@ -219,9 +219,9 @@ class Rivals:
                 aside.setdefault(lacking, []).append(row)
         for lacking, rows in aside.items():
             on = "any of these tasks" if len(lacking) == len(tasks) else _listed(lacking)
-            stand, have = ("stands", "has") if len(rows) == 1 else ("stand", "have")
+            are, have = ("is", "has") if len(rows) == 1 else ("are", "have")
             yield (
-                f"{counted(len(rows), 'row')} {stand} aside, which {have} no run on {on} with "
+                f"{counted(len(rows), 'row')} {are} left out, which {have} no run on {on} with "
                 f"these seeds: {_listed(rows)}."
             )
         theirs = self.runs[self.runs["task"].isin(tasks)].groupby("row").size()

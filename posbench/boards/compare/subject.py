@@ -146,7 +146,7 @@ def subject(words: Sequence[str], board: Board, folder: Path | None = None) -> R
             group, name, around = of_file(Path(text), OF_A_ROW)
             if folder is not None and folder.resolve() != around.resolve():
                 raise PosbenchError(
-                    f"{text} is not in {folder}: what is compared stands in one folder"
+                    f"{text} is not in {folder}: what is compared lies in one folder"
                 )
             chosen[group], folder = Word.of(f"{group}={name}"), around
         elif "=" not in text:
@@ -233,7 +233,7 @@ def of_file(path: Path, groups: Sequence[str]) -> tuple[str, str, Path]:
     if group not in groups:
         kinds = ", ".join(f"{name}/ ({GROUPS[name]})" for name in (*sorted(OF_A_ROW), "task"))
         raise PosbenchError(
-            f"{path} stands in a folder {group}/, so nobody knows what it is: put it into one of "
+            f"{path} lies in a folder {group}/, so nobody knows what it is: put it into one of "
             f"{kinds}"
         )
     check_file(path, group)

@@ -151,7 +151,7 @@ def state_of(models: Sequence[Transformer], weights: Sequence[Tensor]) -> dict[s
     """Parameters and buffers, [R, ...], by each place that they have in a module, a module once.
 
     `weights` are those of all models in the order of `parameters`, which has a tied one once.
-    `functional_call` left to tie weights itself leaves its own in a module that stands at two
+    `functional_call` left to tie weights itself leaves its own in a module that is at two
     places.
     """
     number = {id(weight): index for index, weight in enumerate(models[0].parameters())}
