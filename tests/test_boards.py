@@ -257,7 +257,7 @@ def test_the_hash_is_of_what_is_run_and_judged_and_not_of_words() -> None:
         ("protocol: cpu", "protocol: cpu\nsides: 3", "sides"),
         ("groups:", "tasks: [copy]\ngroups:", "either groups of tasks or a list of tasks"),
         ("groups:", "groups: [", "is not YAML"),
-        ("groups:", "groups: {}\ngroups:", "groups stands in line"),
+        ("groups:", "groups: {}\ngroups:", "groups is in line"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_its_place(old: str, new: str, said: str) -> None:

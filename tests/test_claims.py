@@ -737,7 +737,7 @@ GOOD = "- claim: one\n  source: two\n  of: ntk\n  over: pi\n  at: [2]\n"
             GOOD.replace("  over: pi\n", ""),
             "entry 1: over must be an extension with settings, or a number, got none",
         ),
-        (GOOD + "  of: dca\n", "of stands in line 3 and in line 6: keep one"),
+        (GOOD + "  of: dca\n", "of is in line 3 and in line 6: keep one"),
         (GOOD + "  more: 1\n", "entry 1: more must be one of claim, source, of, "),
         (GOOD + "  3: 1\n", "entry 1: 3 must be one of claim, source, of, "),
         (GOOD + "  yes: 1\n", "entry 1: True must be one of claim, source, of, "),

@@ -431,8 +431,8 @@ def test_rows_that_stand_aside_are_named_with_what_they_lack() -> None:
     assert named.chosen_tasks(published, quick=False) == ["passkey", "reverse"]
     _, *aside = published.remarks(["passkey", "reverse"])
     assert aside == [
-        "2 rows stand aside, which have no run on reverse with these seeds: alibi, t5.",
-        "2 rows stand aside, which have no run on any of these tasks with these seeds: fox, nope.",
+        "2 rows are left out, which have no run on reverse with these seeds: alibi, t5.",
+        "2 rows are left out, which have no run on any of these tasks with these seeds: fox, nope.",
     ]
 
 

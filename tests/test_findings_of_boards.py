@@ -125,6 +125,17 @@ def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     assert line.endswith("[Encodings](leaderboard.md#encodings)")
 
 
+def test_the_only_row_with_a_place_is_not_said_to_be_first_among_others() -> None:
+    found = without(runs(LEVELS), "rope", *TASKS[:3])
+    for row in ("alibi", "t5"):
+        found = without(found, row, *TASKS[1:])
+    [mine, *_] = standings(found)
+    assert mine.placed == ["nope"]
+    lines = list(findings.answer(mine))
+    assert lines[0].startswith("nope alone has learned two thirds of the tasks, and reaches .91 (")
+    assert "on 4 of 4 tasks, learned by 16 of 16 trainings." in lines[0]
+
+
 def test_what_counts_as_equal_is_counted_where_it_is_not_named() -> None:
     rows = ["rope", "nope", "alibi", "t5", "fox", "cope", "fire", "path"]
     asked = BOARD.replace("encodings: [rope, nope, alibi, t5], seeds", f"encodings: {rows}, seeds")

@@ -178,6 +178,9 @@ def test_a_board_takes_what_another_panel_asked_for_and_refuses_what_nobody_had_
     leaderboard.refuse_others(folder, windows, [changed(made, {"definition": served.hash})])
     unasked = [changed(each, {"definition": served.hash, "seed": 22}) for each in (made, other)]
     unasked.append(changed(other, {"definition": served.hash}))
+    rate = "learned (training.learning_rate=0.006)"
+    faster = record("rope_short_base", None, 20, rate, "language", extension="direct")
+    unasked.append(changed(faster, {"definition": served.hash}))
     for strange in (
         *unasked,
         changed(made, {"definition": ""}),

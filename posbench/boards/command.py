@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from posbench.base.disk import read_bytes
 from posbench.base.errors import PosbenchError
@@ -157,11 +158,15 @@ def _unasked(board: Board, others: Sequence[Record]) -> list[Record]:
     if not others or any(rows.experiments for rows in board.parts.values()):
         return []
     asked = {
-        (*pair, seed, task)
+        (*pair, seed, task, rows.protocol or board.protocol)
         for rows in board.parts.values()
         for pair in pairs(rows)
         for task in rows.tasks or board.all_tasks
         for seed in rows.seeds_of(task)
     }
     found = under_one_protocol(others, board)
-    return [each for each in found if (*each.method.row, each.seed, each.task.label) not in asked]
+
+    def place(each: Record) -> tuple[Any, ...]:
+        return (*each.method.row, each.seed, each.task.label, each.protocol.label)
+
+    return [each for each in found if place(each) not in asked]

@@ -141,9 +141,10 @@ def of_models(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
         elif each.placed:
             row = each.placed[0]
             line = each.summary.loc[row]
+            among = f"furthest among {counted(len(each.placed), 'row')}," * (len(each.placed) > 1)
+            reaches = f"{number(line['reaches'])}{bounds(line)}"
             yield (
-                f"{each.part.title}: {row} reaches furthest among "
-                f"{counted(len(each.placed), 'row')}, {number(line['reaches'])}{bounds(line)}."
+                " ".join(filter(None, [f"{each.part.title}: {row} reaches", among, reaches])) + "."
             )
 
 
@@ -182,13 +183,16 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
     summary = standing.summary
     first, *others = standing.placed
     line = summary.loc[first]
+    if not others:
+        return (
+            f"{code(first)} alone has learned two thirds of the tasks, and reaches "
+            f"{number(line['reaches'])}{bounds(line)}, {_on(standing, first)}."
+        )
     said = (
         f"Of what they have learned, {code(first)} reaches furthest among "
         f"{counted(len(standing.placed), 'row')}: {number(line['reaches'])}{bounds(line)}, "
         f"{_on(standing, first)}."
     )
-    if not others:
-        return said
     level = [row for row in others if line["reaches"] - summary.loc[row, "reaches"] < EQUIVALENT]
     if level:
         more = f" and {counted(len(level) - FEW, 'other')}" * (len(level) > FEW)

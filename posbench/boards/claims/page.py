@@ -154,7 +154,7 @@ def _counts(found: Sequence[Finding]) -> str:
         return ", ".join(f"{each} {mine.count(each)}" for each in Outcome if each in mine)
 
     before = sum(not each.claim.post_hoc for each in found)
-    text = [f"Verdicts on {before} claims: {verdicts(False)}."] if before else []
+    text = [f"Verdicts on {counted(before, 'claim')}: {verdicts(False)}."] if before else []
     after = verdicts(True)
     return " ".join([*text, *([f"Post hoc, not counted: {after}."] if after else [])])
 
