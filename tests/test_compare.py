@@ -596,7 +596,7 @@ def test_one_folder_is_taken(
 ) -> None:
     folders = ["--config-dir", str(tmp_path / "other"), "--config-dir", str(mine)]
     assert command.main(["encoding=decay", "--no-training", *folders]) == 1
-    assert f"{tmp_path / 'other'} and {mine}: what is compared stands" in capsys.readouterr().err
+    assert f"{tmp_path / 'other'} and {mine}: what is compared lies" in capsys.readouterr().err
 
 
 def test_the_file_of_a_task_trains_the_rows_that_the_board_refers_to(mine: Path) -> None:
