@@ -190,6 +190,14 @@ def test_without_a_seed_a_task_that_has_this_seed_alone_stays() -> None:
     assert {line.cells[seeds] for line in table.rows} == {"1 to 4"}
 
 
+def test_a_seed_without_which_most_rows_lack_tasks_is_not_left_out() -> None:
+    """Seed 10 is of all rows and tasks, and seed 11 of one row, as from another board."""
+    found = [*runs({"nope": 0.8, "alibi": 0.7}, (10,)), *runs({"rope": 0.2}, (10, 11))]
+    [mine, *_] = standings(found)
+    assert {*mine.first_without} == {*TASKS, "seed 11"}
+    assert set(mine.first_without.values()) == {"nope"}
+
+
 def test_equal_rows_do_not_take_the_first_place_from_each_other() -> None:
     found = [
         changed(each, {"method.name": row, "method.encoding": row})

@@ -107,7 +107,7 @@ def test_a_page_leads_to_the_published_boards_beside_it(tmp_path: Path, board: s
     above = page[: page.index("</header>")]
     assert f'href="../{other}/leaderboard.html"' in above
     assert above.index("<nav") < above.index("“Learned” is the share") and "“Reaches”" in above
-    what = {"main": "encodings", "extensions": "extensions"}[board]
+    what = {"main": "encodings, fixed steps", "extensions": "extensions"}[board]
     assert re.search(rf"<h1>\w[\w ]*: {what}</h1>", above), "the title says what is ranked"
 
 

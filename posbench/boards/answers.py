@@ -170,16 +170,16 @@ class Facts:
 
     # -- a pretrained model ------------------------------------------------------------------------
 
-    def answered(self, task: str, extension: str, length: float) -> str:
+    def answered(self, task: str, extension: str, length: float, board: str = "pretrained") -> str:
         """How many samples the pretrained model answers in full."""
-        frame = self.frame("pretrained")
+        frame = self.frame(board)
         rows = (frame["task"] == task) & (frame["extension"] == extension)
         scores = frame.loc[rows & (frame["multiple"] == length), "score"]
         return f"{int(scores.sum())} of {len(scores)}"
 
-    def gains(self, task: str, length: float) -> str:
+    def gains(self, task: str, length: float, board: str = "pretrained") -> str:
         """Extensions of the pretrained model: answers in full, and the gain in log-likelihood."""
-        frame = self.frame("pretrained")
+        frame = self.frame(board)
         mine = frame[frame["task"] == task]
         likelihoods = of_board(mine)
         at = mine[mine["multiple"] == length]

@@ -251,10 +251,9 @@ def _without_each(standing: Ranked, code: Code) -> Iterator[str]:
 
 
 def _left_out(standing: Ranked) -> Iterator[str]:
-    """What there are several of."""
-    for column, named in (("task", "task"), ("seed", "seed")):
-        if standing.part.runs[column].nunique() > 1:
-            yield named
+    """What was left out, one at a time."""
+    seeds = any(each.startswith("seed ") for each in standing.first_without)
+    yield from ["task"] * (len(standing.tasks) > 1) + ["seed"] * seeds
 
 
 def _or(names: Sequence[str]) -> str:

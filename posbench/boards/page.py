@@ -163,7 +163,8 @@ def generate(
 LARGEST = 1_000_000
 """Bytes of what a folder says of itself."""
 BOARDS = {
-    "Encodings": "main",
+    "Encodings": "encodings",
+    "Encodings, fixed steps": "main",
     "Extensions": "extensions",
     "One factor for all lengths": "served",
     "Windows of extensions": "windows",

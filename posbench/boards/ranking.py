@@ -226,9 +226,11 @@ class Ranked:
     def first_without(self) -> dict[str, str]:
         """The first row where one of the tasks, or one of the seeds, is left out: by what is left
         out, as in "copy" or "seed 10". None where there are fewer than two of them. A task with
-        one seed keeps it. Of rows that are exactly equal, the first of all is first.
+        one seed keeps it, and a seed without which most rows would lack tasks is not left out. Of
+        rows that are exactly equal, the first of all is first.
         """
         found = {}
+        cells = self.part.runs.groupby(["row", "task"]).ngroups
         seeds = self.part.runs.groupby("task_name")["seed"].nunique()
         once = set(seeds.index[seeds == 1])
         for column, named in (("task_name", "{}"), ("seed", "seed {}")):
@@ -239,6 +241,8 @@ class Ranked:
                     each[(each[column] != value) | each["task_name"].isin(kept)]
                     for each in (self.part.runs, self.pool)
                 )
+                if column == "seed" and runs.groupby(["row", "task"]).ngroups < MOST * cells:
+                    continue
                 summary = standings.ordered(runs, standings.fit(pool))
                 if summary["placed"].any():
                     best = summary.index[summary["placed"] & _equal(summary["reaches"])]

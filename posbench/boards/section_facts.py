@@ -20,7 +20,7 @@ from posbench.boards.ranking import Ranked
 from posbench.boards.tables import ranking
 from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, with_interval
 from posbench.statistics.aggregates import Estimate
-from posbench.statistics.standings import SIGNIFICANT
+from posbench.statistics.standings import SIGNIFICANT, within
 
 MOST = 8
 """Rows of a table in the documentation."""
@@ -230,6 +230,13 @@ class SectionFacts:
         of = runs.groupby(["row", "task"])["learned"].agg(["mean", "size"])
         several = of[of["size"] > 1]
         return int(several["mean"].between(0, 1, inclusive="neither").sum()), len(several)
+
+    def learned_for(self, row: str, reference: str) -> str:
+        """The share of its trainings that had learned for the multiplications with which a
+        reference did; see `posbench.statistics.standings.within`.
+        """
+        self.of(row)
+        return f"{100 * within(self.standing.pool, reference).loc[row, 'learned']:.0f} %"
 
     def by_share(self, method: str) -> dict[float, str]:
         """The rows of a method by the share of the positions that its setting has, furthest first.
