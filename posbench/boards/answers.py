@@ -76,14 +76,18 @@ class Facts:
         """The long table of the records of a board."""
         return self.measured(board).lengths
 
-    @functools.cache  # noqa: B019 (one object for all pages)
     def predicted(self, board: str, said: str) -> dict[str, Predicted]:
         """What came of a prediction of a board, by the first row of each pair."""
+        return {each.first: each for each in self.pairs(board, said)}
+
+    @functools.cache  # noqa: B019 (one object for all pages)
+    def pairs(self, board: str, said: str) -> list[Predicted]:
+        """What came of a prediction of a board, pair by pair."""
         asked = definition.board_of(self.root / "results" / board)
         found = predictions(asked, [each.standing for each in self._sections(board).values()])
         if said not in found:
             raise PosbenchError(f"board {board} predicts no {said!r}: it has {', '.join(found)}")
-        return {each.first: each for each in found[said]}
+        return found[said]
 
     def num_records(self, *boards: str) -> str:
         """How many runs these boards have; one that several have counts once."""
@@ -246,7 +250,7 @@ class Facts:
             measured = self.measured(board)
             standings = standings_of(asked, measured) or standings_without_board(measured)
             self._found[board] = {
-                each.part.title: SectionFacts(each, measured) for each in standings
+                each.part.title: SectionFacts(each, measured, asked) for each in standings
             }
         return self._found[board]
 

@@ -18,6 +18,7 @@ from posbench.base.wording import closest, counted
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import Ranked
 from posbench.boards.tables import ranking
+from posbench.config.board import Board
 from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, with_interval
 from posbench.statistics.aggregates import Estimate
 from posbench.statistics.standings import SIGNIFICANT, within
@@ -36,6 +37,7 @@ class SectionFacts:
 
     standing: Ranked
     measured: Measured
+    board: Board
 
     def of(self, row: str) -> pd.Series:
         """The line of a row; PosbenchError if the section has none of that name."""
@@ -183,6 +185,11 @@ class SectionFacts:
         first, rows = self.first_at(length), list(map(str, self.standing.at(length).index))
         less = self.standing.fitted.differences(first, rows, f"{length:g}x")
         return int((less["p_holm"] < SIGNIFICANT).sum()), len(less)
+
+    @property
+    def waiting(self) -> list[str]:
+        """The tasks of its board that too few rows have been run on."""
+        return self.standing.part.lacking(self.board)
 
     @property
     def num_rows(self) -> int:
