@@ -493,6 +493,22 @@ def test_what_a_first_place_depends_on_is_counted(facts: answers.Facts) -> None:
 
 
 @pytest.mark.slow
+def test_what_a_panel_says_of_itself_is_on_its_page(facts: answers.Facts) -> None:
+    """A budget, the tasks that it waits for, and its predictions, all pairs of them."""
+    page = (ROOT / "results/encodings/leaderboard.md").read_text()
+    until = facts.section("encodings", "Encodings")
+    budget = page.partition("## What was learned for the multiplications of fox")[2]
+    for row in ("path_blocked", "nope_short_conv"):
+        assert f"| {row} | {until.learned_for(row, 'fox')} |" in budget
+    lacks = f"{len(until.waiting)} of 11 tasks: {', '.join(until.waiting)}."
+    assert (f"Too few rows have been run on {lacks}" in page) == bool(until.waiting)
+    said = "Without positions, a model reaches further than with explicit ones"
+    pairs = facts.pairs("encodings", said)
+    assert [each.second for each in pairs] == ["rope", "alibi", "t5"]
+    assert all(f"| {each.first}, {each.second} | {each.common} |" in page for each in pairs)
+
+
+@pytest.mark.slow
 def test_what_one_loses_beside_another_is_asked_of_each_seed(facts: answers.Facts) -> None:
     """At 1x and by seed: with factor 4, Self-Extend -.044 and -.059, NTK -.037 and -.139."""
     one = facts.section("served", "One scale")
