@@ -22,6 +22,7 @@ import posbench
 from posbench import results
 from posbench.base.errors import ConfigError
 from posbench.boards.page import generate
+from posbench.boards.remarks import outdated
 from posbench.config import provenance
 from posbench.pretrained import recording
 from posbench.pretrained.command import main
@@ -350,6 +351,25 @@ def test_records_name_what_makes_tokens_of_words_where_pieces_alone_would_not_do
         for record in files.records(here):
             assert record.config["encoding"].get("pieces", {}).get("_target_", "") == expected
             assert record.source_hashes_today[0] == record.training.source_hash
+
+
+def test_records_of_a_model_with_more_than_a_rotation_are_of_todays_code(
+    said: Said, tmp_path: Path
+) -> None:
+    """Phi's rotation is partial, and Gemma 2 has a soft cap: a class
+    of its own mounts the last one, and its code has a part in the answers.
+    """
+    for kind, mounted in (("Phi", ""), ("Gemma2", "posbench.pretrained.richer.Richer")):
+        net = family(kind, max_position_embeddings=POSITIONS)
+        folder = saved(net.float(), characters(), tmp_path / kind)
+        here = tmp_path / f"of {kind}"
+        words = ("extension=direct,log_n", "lengths=[1]", f"results_dir={here}")
+        status, _, error = said(f"model={folder}", *words)
+        assert status == 0, error
+        for record in files.records(here):
+            assert record.config["encoding"].get("mounted", {}).get("_target_", "") == mounted
+            made_by = record.training.source_hash, record.evaluated.source_hash
+            assert record.source_hashes_today == made_by and not outdated(record)
 
 
 # -- models of strangers ---------------------------------------------------------------------------

@@ -283,8 +283,10 @@ class Record(Part):
     def source_hashes_today(self) -> tuple[str, str]:
         """The hashes that this code has now."""
         trained, tested = self.sources
-        extension = frozenset(targets(self.config["extension"]))
-        return known_hash(trained, trained_classes(self.config)), known_hash(tested, extension)
+        # How a pretrained model is mounted, where it needs a class of its own for that.
+        answered = [self.config["extension"], self.config["encoding"].get("mounted")]
+        classes = frozenset(targets(answered))
+        return known_hash(trained, trained_classes(self.config)), known_hash(tested, classes)
 
     @property
     def cpu_seconds(self) -> float:
