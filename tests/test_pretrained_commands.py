@@ -361,6 +361,8 @@ def test_what_one_factor_costs_is_that_of_the_boards() -> None:
         gemma = facts.added("pretrained_served", "gemma", served, 512)
         cost = f"{number(gemma.mean, 3)} ±{number(gemma.half_width, 3)}"
         assert f"{cost} at 512 tokens of gemma" in real
+    _, real = OneFactor(ROOT / "results", "rope").lines("yarn", 2)
+    assert " at 8192 tokens of smollm2" in real and "12288" not in real, "beyond 1x it is no cost"
     [said] = OneFactor(ROOT / "results", "rope").lines("mrrope_pro", 4)
     assert said.startswith("What one factor of mrrope_pro costs there was not measured")
     [said] = OneFactor(ROOT / "docs", "rope").lines("yarn", 4)

@@ -204,6 +204,11 @@ class Facts:
             raise PosbenchError(f"{board} has no record of {extension} on {model}")
         return found
 
+    def loss(self, board: str, model: str, tokens: int) -> float:
+        """The mean loss of a pretrained model without an extension, in nats a token."""
+        here = self._read_by(board, model, tokens)
+        return float(here.loc[here["extension"] == "direct", "loss"].mean())
+
     def adds(self, board: str, model: str, extension: str, tokens: int) -> str:
         """The same with its interval."""
         return _cost(self.added(board, model, extension, tokens))
@@ -224,7 +229,11 @@ class Facts:
                     rows.append([*what, *costs])
         headings = ["model", "tokens", "texts", "extension"]
         return "\n".join(
-            pipes([*headings, *(f"factor {each}" for each in factors)], rows, "lrrlrrr")
+            pipes(
+                [*headings, *(f"factor {each}" for each in factors)],
+                rows,
+                "lrrl" + "r" * len(factors),
+            )
         )
 
     def _read_by(self, board: str, model: str, tokens: int) -> pd.DataFrame:

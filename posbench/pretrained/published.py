@@ -144,6 +144,7 @@ class OneFactor:
         if not (folder / "records").is_dir():
             return
         frame = tables.table(files.records(folder))
+        frame = frame[frame["multiple"] <= 1]  # beyond, a factor is what it is there for
         found = []
         for (model, length), mine in frame.groupby(["encoding", "test_length"]):
             cost = added(mine, f"{extension}_served_{factor}")
