@@ -97,6 +97,9 @@ def test_a_run_says_and_records_what_it_finds(said: Said, tmp_path: Path) -> Non
         assert record.method.encoding.startswith("tiny-llama-")
         assert record.plain == (record.method.extension == "direct")
         assert all(row.num_samples == 1 for row in record.rows)
+        # Records are published: no folder of this machine is in their command.
+        assert record.command.startswith("python -m posbench.pretrained 'model=Tiny Llama' task=")
+        assert str(tmp_path.parent) not in record.command
     assert sorted(each.seed for each in of_passkey if each.plain) == [0, 1, 2, 3]
     mean = np.mean([-e.rows[1].loss for e in of_passkey if not e.plain])  # type: ignore[operator]
     (yarn,) = (line for line in table(out, "passkey") if line[:2] == ["yarn", "450"])

@@ -37,6 +37,8 @@ from posbench.pretrained.loading import Files
 HELP = "python -m posbench.pretrained --help"
 NAME = "pretrained"
 """The name of the protocol where there is no recipe."""
+FILES = ("model", "text", "recipe")
+"""Settings whose values are files or folders."""
 
 
 def _items(value: Any) -> Any:
@@ -208,8 +210,21 @@ def _listed(numbers: Sequence[float]) -> str:
 
 
 def _repeatable(words: Sequence[str]) -> list[str]:
-    """The words for a shell, but for where records go."""
-    return [shlex.quote(word) for word in words if not word.startswith("results_dir=")]
+    """The words for a shell, but for where records go.
+
+    Records are published, and folders of one machine mean nothing on another: what lies outside
+    the working directory is named without its folder.
+    """
+    words = [word for word in words if not word.startswith("results_dir=")]
+    return [shlex.quote(_without_folder(word)) for word in words]
+
+
+def _without_folder(word: str) -> str:
+    name, _, value = word.partition("=")
+    path = Path(value).expanduser()
+    if name not in FILES or not path.exists() or path.resolve().is_relative_to(Path.cwd()):
+        return word
+    return f"{name}={path.name}"
 
 
 Worded = TypeVar("Worded", bound=BaseModel)
