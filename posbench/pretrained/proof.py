@@ -115,8 +115,10 @@ class KeepsState(CannotMount):
 def disagreement(mounted: Mounted) -> float:
     """The largest difference from the model itself, as a share of its largest logit.
 
-    Two sequences of random tokens are compared, one of which is padded on the left. The mounted
-    model is left mounted, without extension.
+    Two sequences of random tokens are compared, one of which is padded on the left. That one is
+    left out where the model itself gives NaN for it, as Gemma 2 of transformers does in float64.
+    The mounted model is left mounted, without extension. Raises `CannotMount` if the model gives
+    NaN for the other one too.
     """
     n = min(TOKENS, mounted.train_positions)
     batch = random_tokens(mounted.model, 2, n)
@@ -127,7 +129,14 @@ def disagreement(mounted: Mounted) -> float:
     mounted.unmount()
     theirs = logits_of(mounted.model, batch, present)
     mounted.mount()
-    ours, theirs = ours[present.bool()], theirs[present.bool()]
+    if theirs[0].isnan().any():
+        raise CannotMount(
+            f"{type(mounted.model).__name__} itself gives NaN for random tokens: "
+            f"load it in another precision than {mounted.model.dtype}, or choose another model"
+        )
+    compared = present.bool()
+    compared[1] &= not theirs[1][compared[1]].isnan().any()
+    ours, theirs = ours[compared], theirs[compared]
     return float((ours - theirs).abs().max() / theirs.abs().max())
 
 
