@@ -497,6 +497,8 @@ def test_what_a_panel_says_of_itself_is_on_its_page(facts: answers.Facts) -> Non
     """A budget, the tasks that it waits for, and its predictions, all pairs of them."""
     page = (ROOT / "results/encodings/leaderboard.md").read_text()
     until = facts.section("encodings", "Encodings")
+    assert facts.section("served", "One scale").seeds_of_tasks == "2 seeds on 6 tasks"
+    assert sum(map(int, re.findall(r"seeds? on (\d+)", until.seeds_of_tasks))) == until.num_tasks
     budget = page.partition("## What was learned for the multiplications of fox")[2]
     for row in ("path_blocked", "nope_short_conv"):
         assert f"| {row} | {until.learned_for(row, 'fox')} |" in budget

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import closest, counted
+from posbench.base.wording import closest, counted, listed
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import Ranked
 from posbench.boards.tables import ranking
@@ -208,6 +208,14 @@ class SectionFacts:
         counts = runs[runs["row"] == row].groupby("task")["seed"].nunique()
         least, most = int(counts.min()), int(counts.max())
         return counted(most, "seed") if least == most else f"{least} to {counted(most, 'seed')}"
+
+    @property
+    def seeds_of_tasks(self) -> str:
+        """How many seeds every row has, as in "2 seeds on 6 tasks and 1 seed on 4 tasks"."""
+        runs = self.standing.part.runs
+        least = runs.groupby(["task", "row"])["seed"].nunique().groupby("task").min()
+        counts = least.value_counts().sort_index(ascending=False)
+        return listed([f"{counted(k, 'seed')} on {counted(n, 'task')}" for k, n in counts.items()])
 
     @property
     def others_first(self) -> int:
