@@ -14,7 +14,7 @@ from boards import contents, seeds, with_views
 from making import changed, plain, record, row, save, searched
 
 from posbench.boards import command as leaderboard
-from posbench.boards.remarks import of_likelihoods
+from posbench.boards.likely import OfTask
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.showing import figures
@@ -113,7 +113,7 @@ def test_two_names_of_the_same_settings_each_have_their_own_likelihood() -> None
     kind = {"method_class": "pretrained", "method.encoding": "model"}
     found = [
         changed(each, kind | {"seed": seed, "rows.1.loss": 1.0 + number})
-        for seed in (0, 1)
+        for seed in (0, 1, 2)
         for number, each in enumerate((plain(record("model")), *two_names(lambda _: {})))
     ]
     shown = {
@@ -138,15 +138,40 @@ def test_a_row_of_which_some_losses_overflow_has_no_likelihood_and_says_so() -> 
             each,
             kind | {"seed": seed, "rows.1.loss": None if (number, seed) == (1, 0) else 2.0},
         )
-        for seed in (0, 1)
+        for seed in (0, 1, 2)
         for number, each in enumerate(rows)
     ]
     table = tables.table(found)
     shown = {label: str(each) for (label, *_), each in likelihoods.of_board(table).items()}
-    assert shown["one"] == "overflows on 1 of 2"
+    assert shown["one"] == "overflows on 1 of 3"
     assert shown["two"].startswith("-2.00, +0.00 [")
-    [said] = of_likelihoods(table)
-    assert said.endswith("two +0.00 [+0.00, +0.00], one overflows on 1 of 2.")
+    [of_task] = OfTask.all_of(table)
+    [of_lines] = of_task.part.tables
+    assert of_lines.headings == ["extension", "samples", "10", "20"]
+    same = "+0.000 [+0.000, +0.000]"
+    assert [[line.name, *line.cells] for line in of_lines.rows] == [
+        ["direct", "3", "-1.000", "-2.000"],
+        ["two", "3", same, same],
+        ["one", "3", same, "overflows on 1 of 3"],
+    ]
+    assert list(of_task.answer) == [
+        "copy at 20 tokens, over 3 samples of model: two adds +0.000 [+0.000, +0.000] nats a token."
+    ]
+
+
+def test_a_difference_over_few_samples_has_the_interval_of_students_t() -> None:
+    """Of losses 0, 1, 2 it is 1 ±t(2) / sqrt(3); two have none, and thirty have a bootstrap."""
+
+    def more(count: int) -> likelihoods.More:
+        losses = pd.DataFrame({"one": range(count), "host": [0] * count}, dtype=float)
+        return likelihoods.More.of(losses)
+
+    assert more(2).to(2) == "-0.50"
+    assert more(3).to(3) == "-1.000 [-3.484, +1.484]"
+    assert more(29).low == pytest.approx(-14 - 2.0484 * 8.5147 / 29**0.5, abs=1e-3)
+    students = -14.5 - 2.0452 * 8.8034 / 30**0.5
+    assert more(30).low != pytest.approx(students, abs=1e-3)
+    assert more(30).low == pytest.approx(students, abs=0.3)
 
 
 def test_a_terminal_has_seven_columns_at_most_and_a_pipe_has_plain_text(

@@ -231,9 +231,14 @@ def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) 
     table = tables.table(found)
     beyond = table[(table["task"] == "in_context_language") & (table["multiple"] == 1.5)]
     losses = beyond.pivot_table(index="seed", columns="extension", values="loss")
-    more = f"{(losses['direct'] - losses['yarn']).mean():+.2f} ["
-    (said_first,) = [note for note in made.notes if note.startswith("in_context_language at 1.5x")]
-    assert f"samples: yarn {more}" in said_first and "over tiny-llama-" in said_first
+    more = f"{(losses['direct'] - losses['yarn']).mean():+.3f} ["
+    first = made.parts[0]
+    assert first.title.startswith("in_context_language: how likely the right tokens are (pretr")
+    [likely] = first.tables
+    assert likely.headings == ["extension", "samples", "300", "450"]
+    assert [line.name for line in likely.rows] == ["direct", "yarn"]
+    assert likely.rows[1].cells[2].startswith(more)
+    assert all(line.group.startswith("tiny-llama-") for line in likely.rows)
     published.publish(found, [], tmp_path / "published")
     table, again = (results.load(tmp_path / each) for each in ("mine", "published"))
     keys = ["task", "method", "seed", "test_length"]

@@ -39,7 +39,7 @@ from posbench.config.folders import own_names
 from posbench.records import files
 from posbench.showing.table import NOTHING, code, number, pipes, with_interval
 from posbench.statistics.aggregates import Estimate
-from posbench.statistics.likelihoods import added, of_board
+from posbench.statistics.likelihoods import LAST_TOKENS, added, of_board
 
 COMMAND = "python -m posbench.boards.answers"
 TEMPLATES = Path("docs/templates")
@@ -237,10 +237,10 @@ class Facts:
         )
 
     def _read_by(self, board: str, model: str, tokens: int) -> pd.DataFrame:
-        """The lines of a model at a length."""
+        """The lines of a model at a length, of the loss of the last tokens."""
         frame = self.frame(board)
         here = frame["encoding"].str.startswith(model) & (frame["test_length"] == tokens)
-        return frame[here]
+        return frame[here & (frame["task"] == LAST_TOKENS)]
 
     # -- sentences of other pages ------------------------------------------------------------------
 

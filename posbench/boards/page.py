@@ -19,10 +19,11 @@ from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable
 from posbench.boards import findings, opening, page_data
+from posbench.boards.likely import OfTask
 from posbench.boards.measured import Measured, lengths_frame, more_context, runs_frame
 from posbench.boards.predicted import contrast_parts
 from posbench.boards.ranking import Ranked, standings_of, standings_without_board
-from posbench.boards.remarks import of_likelihoods, origins, remarks
+from posbench.boards.remarks import origins, remarks
 from posbench.boards.tables import (
     GUIDE,
     board_part,
@@ -84,13 +85,15 @@ def generate(
     frames = {"leaderboard.csv": lengths_frame(measured), "runs.csv": runs_frame(measured)}
     contexts = more_context(measured)
     own, left_out = about(folder)
-    said, warned = [*of_likelihoods(measured.lengths), *own], remarks(measured, audits)
+    warned = remarks(measured, audits)
     made_from = f"{'; '.join(origins(measured.records))}."
     asked = standings_of(board, measured)
     standings = asked or standings_without_board(measured)
     parts = [ranked(board, each, measured) for each in standings]
     usual = standings[0].part.protocol if standings else ""
     tasks = list(task_parts(measured, board, usual))
+    pretrained = OfTask.all_of(measured.lengths)
+    likely = [each.part for each in pretrained]
     more = [
         *budget_parts(board, asked),
         *contrast_parts(board, asked),
@@ -103,24 +106,26 @@ def generate(
     question = [board.about.strip()] if short else []
     first = findings.first_shown(standings)
     doors = findings.doors(asked) if speaks else {}
-    headline = [] if doors else findings.headline(standings)
+    headline = [] if doors else [said for each in pretrained for said in each.answer]
+    if not (doors or headline):
+        headline = list(findings.headline(standings))
     beside = boards_beside(folder)
     here = "".join(f": {name.lower()}" for name, href in beside.items() if href == HERE_ITSELF)
     drawn = opening.picture(first, file="opening.svg") if first and asked else None
-    on_page = opening.picture(first) if first else None
+    on_page = opening.picture(first) if first and not likely else None
     scale = opening.measured_on(measured, first) if first else []
     data = page_data.content(
         measured, standings, board, {*explanations(folder)}, folders, page_data.root_above(folder)
     )
     page = Page(
         f"{f'Board {board.name}' if speaks else 'Leaderboard'}{here}",
-        [*parts, *more, Chapter("Task by task", tasks)],
+        [*likely, *parts, *more, Chapter("Task by task", tasks)],
         [made_from, MADE],
         lead=[*question, *scale, *doubts(folder)],
         answer=[*measured.meaningless, *headline],
         doors=doors,
         beside=beside,
-        about=said,
+        about=own,
         notes=warned,
         picture=on_page,
         defined=[*fixed_before(board), *changes_of(board)] if speaks else [],
@@ -131,6 +136,7 @@ def generate(
         "posbench board",
         [
             *([board_part(board, asked[0])] if asked else []),
+            *likely,
             *map(with_tasks, parts, standings),
             *([] if asked else tasks),
             *more,
@@ -138,7 +144,7 @@ def generate(
         [Markdown(findings.MADE)],
         lead=[GUIDE_IS_BELOW],
         picture=drawn,
-        notes=[*said, *warned],
+        notes=[*own, *warned],
         guide=MEANINGS,
     )
     pages = {
@@ -152,8 +158,8 @@ def generate(
         pages[findings.FILE] = sentences.markdown()
     return Generated(
         pages,
-        [*parts, *([] if asked else tasks), *more],
-        [*said, *warned],
+        [*likely, *parts, *([] if asked else tasks), *more],
+        [*own, *warned],
         measured,
         standings,
         left_out,
@@ -173,6 +179,7 @@ BOARDS = {
     "Hybrids": "hybrids",
     "Tasks": "tasks",
     "Real models": "pretrained",
+    "Real models, one factor": "pretrained_served",
 }
 """The published boards, by what they ask about; their folders are beside each other."""
 

@@ -17,7 +17,7 @@ from posbench.records import files, tables
 from posbench.showing.table import number
 from posbench.statistics import effects
 from posbench.statistics.effects import Fitted
-from posbench.statistics.likelihoods import added
+from posbench.statistics.likelihoods import LAST_TOKENS, added
 
 HOSTS = {"rope_short_base": 0.70, "rope": 0.20}
 """Rows of the main board whose extensions were measured, with the share of their pairs that turn:
@@ -144,6 +144,7 @@ class OneFactor:
         if not (folder / "records").is_dir():
             return
         frame = tables.table(files.records(folder))
+        frame = frame[frame["task"] == LAST_TOKENS]
         frame = frame[frame["multiple"] <= 1]  # beyond, a factor is what it is there for
         found = []
         for (model, length), mine in frame.groupby(["encoding", "test_length"]):

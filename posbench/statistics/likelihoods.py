@@ -22,6 +22,10 @@ from posbench.statistics.aggregates import CONFIDENCE, Array, Estimate, is_pretr
 
 METHOD = ["method", "method_hash"]
 DRAWS = 10_000
+ENOUGH = 30
+"""Samples from which on a difference has the interval of the bootstrap. That of fewer would be too
+narrow, and Student's t takes its place.
+"""
 
 # -- means over samples, or over seeds, as others would have given them ----------------------------
 
@@ -75,8 +79,8 @@ def resampled(values: pd.DataFrame, task: str = "", draws: int = DRAWS, seed: in
 
 @dataclass(frozen=True)
 class More:
-    """By how much a row exceeds another, in nats, with the 95 % interval over samples, which a
-    single one does not have: NaN.
+    """By how much a row exceeds another, in nats, with the 95 % interval over samples, which fewer
+    than three do not have: NaN.
     """
 
     more: float
@@ -87,15 +91,22 @@ class More:
     def of(cls, losses: pd.DataFrame) -> More:
         """The first of two columns over the second; `losses` is [sample, row]."""
         one, other = losses.columns
-        low, high = math.nan, math.nan
-        if len(losses) > 1:
+        found = Estimate.over(losses[other] - losses[one])
+        low, high = found.mean - found.half_width, found.mean + found.half_width
+        if len(losses) >= ENOUGH:
             low, high = resampled(-losses).difference(one, other)
         return cls(float((losses[other] - losses[one]).mean()), low, high)
 
     def __str__(self) -> str:
-        if math.isnan(self.low):
-            return f"{self.more:+.2f}"
-        return f"{self.more:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
+        return self.to(2)
+
+    def to(self, digits: int) -> str:
+        """With its interval, to so many digits: "+1.41 [+1.15, +1.67]"."""
+        # Adding 0 makes 0 of -0.
+        said = [
+            f"{round(each, digits) + 0.0:+.{digits}f}" for each in (self.more, self.low, self.high)
+        ]
+        return said[0] if math.isnan(self.low) else f"{said[0]} [{said[1]}, {said[2]}]"
 
 
 @dataclass(frozen=True)
@@ -118,6 +129,12 @@ class Likelihood:
         if self.overflowed:
             return self.lost
         return f"{self.log_likelihood:.2f}" + (f", {self.more}" if self.more else "")
+
+    def cell(self, digits: int) -> str:
+        """What a table has of it: by how much it exceeds its host, or itself where it is one."""
+        if self.overflowed:
+            return self.lost
+        return f"{self.log_likelihood:.{digits}f}" if self.more is None else self.more.to(digits)
 
 
 def of_board(table: pd.DataFrame) -> dict[tuple[str, str, float], Likelihood]:
@@ -151,12 +168,16 @@ def of_board(table: pd.DataFrame) -> dict[tuple[str, str, float], Likelihood]:
     return found
 
 
+LAST_TOKENS = "last_tokens"
+"""The task of pretrained models that measures a loss on the same tokens at every length."""
+
+
 def added(table: pd.DataFrame, extension: str) -> Estimate | None:
     """The loss of an extension less that of none, over the texts that both have read, with the
     interval of Student's t; None where it was not measured.
 
     Args:
-        table: the lines of one model at one length
+        table: the lines of one model on one task at one length
         extension: its name
     """
     losses = table.pivot(index="seed", columns="extension", values="loss")
