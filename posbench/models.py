@@ -61,9 +61,9 @@ def unbound(extension: str | UnboundExtension) -> UnboundExtension:
 def evaluate(
     model: Any,
     tokenizer: Any,
-    extensions: Sequence[str | UnboundExtension] = ("direct", "yarn"),
+    extensions: str | Sequence[str | UnboundExtension] = ("direct", "yarn"),
     lengths: Sequence[float] = (1, 1.5, 2),
-    tasks: Sequence[str] = ("passkey",),
+    tasks: str | Sequence[str] = ("passkey",),
     texts: int = 1,
     questions: int = 10,
     train_positions: int | None = None,
@@ -74,6 +74,8 @@ def evaluate(
     decoding gives), low and high (its 95 percent interval over samples) and log_likelihood (nats
     per token of the answer). Lengths are multiples of the trained one. Nothing is written.
     """
+    extensions = [extensions] if isinstance(extensions, str) else extensions
+    tasks = [tasks] if isinstance(tasks, str) else tasks
     if not extensions or not lengths or not tasks:
         raise ConfigError("extensions, lengths and tasks are lists of at least one each")
     for task in tasks:

@@ -80,7 +80,8 @@ def test_yarn_of_a_configuration_is_found_with_its_numbers() -> None:
     own = kind.form.own
     same = layer_kinds.replace_own(own, YaRN(3.0), POSITIONS)
     published = layer_kinds.replace_own(own, YaRN(), POSITIONS)
-    assert found.difference(own, same) == 0
+    assert found.difference(own, same) == 0 == kind.turned_unlike(same)
+    assert kind.turned_unlike(layer_kinds.plain(own)) == pytest.approx(1 - 1 / 4)
     assert found.difference(own, published) > 1e-3  # other pairs are slowed
     assert found.difference(own, None) > 1e-2
     assert found.answer(found.kinds()).startswith("yarn takes effect in 2 of 2 rotary layers")
@@ -93,7 +94,7 @@ def test_settings_beside_a_model_are_those_that_count() -> None:
     [mine] = numbers(found)
     assert mine["factor"] == 4 and mine["beta_fast"] == 32
     assert list(found.judged.remarks()) == [
-        "beta is not read with rope_type yarn, but beta_slow is."
+        "beta is not read with rope_type yarn: did you mean beta_slow?"
     ]
     assert net.config.to_dict() == before
     assert numbers(verified(net)) == []
@@ -309,6 +310,26 @@ def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
         shown = gains.loc[best, "low"] > 0
         assert said[-1].startswith(f"Take {best}," if shown else f"{best} has the highest mean")
         assert any(line.startswith("Measure next: posbench pretrained") for line in said)
+        assert any("is 48 readings of a text, half of them of" in line for line in said)
+        early = "No extension is shown to gain anything here, so measure before you serve one."
+        assert (early in said) == (not shown)
+
+
+def test_a_width_of_heads_that_nobody_gave_is_said_to_be_assumed(hosts: dict[str, Any]) -> None:
+    """NTK's base depends on it: 500,000 * 2 ** (64 / 63) of 128 channels, and 32 / 31 of 64."""
+    first, assumed, *_ = advice(hosts, 5e5).lines()
+    assert "turn within 8192 positions" in first
+    assert assumed.startswith("A head is taken to rotate 128 channels")
+    words = {"trained": 8192, "base": 5e5, "target": 16384, "channels": 64}
+    narrow = advise.Advice.of(AdviceSettings(**words, results=ROOT / "results"))
+    assert narrow.model.pairs == 32
+    assert not any("is taken to rotate" in each for each in narrow.lines())
+
+
+def test_a_bound_next_to_zero_shows_its_side() -> None:
+    line = pd.Series({"difference": 0.2, "low": -0.004, "high": 0.39})
+    assert published.interval(line) == "+.20 (-.004 to .39)"
+    assert published.interval(line.replace(-0.004, 0.0)) == "+.20 (.00 to .39)"
 
 
 @pytest.mark.parametrize(
@@ -469,7 +490,8 @@ def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
     config.write_text(json.dumps({"text_config": {"rope_parameters": YARN, "rope_theta": 5}}))
     assert told(tmp_path) == (POSITIONS, 5.0, 0)
     refused = {
-        ("target=600",): "trained=0 base=0: give the positions of training",
+        ("target=600",): "trained= is missing and base= is missing: give the positions of",
+        ("target=600", "trained=5", "base=10000"): "posbench: trained=5: give the positions of",
         ("trained=300", "base=10000", "target=300"): "target=300 is within the 300 positions",
         ("trained=300", "base=10000", "target=600", f"results={tmp_path}"): "has no records",
         ("trained=300",): "target= is missing",

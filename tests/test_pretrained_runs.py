@@ -506,6 +506,7 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
         ("lengths=[1,nan]", "lengths.1 must be a finite number, got 'nan'"),
         ("lengths=[inf]", "lengths.0 must be a finite number, got 'inf'"),
         ("lengths=[]", "lengths names nothing: give at least one"),
+        ("lengths=[1", "lengths has one bracket: write both, as [1,1.5], or none"),
         ("task=,", "task names nothing: give at least one"),
         ("questions=30", "there are 20 people"),
         ("chat=maybe", "chat must be a valid boolean, got 'maybe'"),
@@ -518,6 +519,29 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
     ):
         status, _, error = said(wrong)
         assert status == 1 and reason in error, (wrong, error)
+
+
+@pytest.mark.parametrize(
+    "word", ["task=passkeys", "task=perplexity", "extension=yarn_fine_tuned", "extension.scal=2"]
+)
+def test_what_is_wrong_of_any_model_is_said_before_one_is_loaded(
+    word: str, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posbench.pretrained.loading.Files.load", lambda *_: pytest.fail("loaded"))
+    status, out, error = said(word)
+    assert (status, out) == (1, "") and error.startswith("posbench: ")
+
+
+def test_within_the_trained_length_there_is_nothing_to_serve(said: Said) -> None:
+    status, out, error = said("lengths=[0.9]", "questions=1", "extension=direct,yarn,yarn_served_2")
+    assert status == 0, error
+    to_serve = out.partition("To serve up to 270 positions")[2].splitlines()
+    [said_of_yarn] = [each for each in to_serve if each.startswith("yarn: ")]
+    assert said_of_yarn == (
+        "yarn: it changes nothing up to 300 positions, so nothing has to be set; yarn_served_2 has "
+        "one factor for all lengths"
+    )
+    assert any(each.startswith("yarn_served_2, up to 600 positions: {") for each in to_serve)
 
 
 @pytest.mark.parametrize(("lengths", "count"), [("[0.001]", 0), ("[1,0.003]", 1)])
@@ -773,6 +797,18 @@ def test_a_model_is_extended_for_a_while(folder: Path) -> None:
 def yarn(trained: int, tested: int) -> Any:
     """The suite's YaRN for a model of these positions."""
     return posbench.yarn()._made(trained, tested)
+
+
+def test_the_script_of_the_documentation_extends_and_evaluates(folder: Path) -> None:
+    text = (Path(__file__).parent.parent / "docs/pretrained.md").read_text()
+    [script] = re.findall(r"```python\n# longer.py\n(.*?)```", text, re.S)
+    short = script.replace('"FOLDER"', repr(str(folder))).replace("16384", "450")
+    short = short.replace("lengths=[1, 2]", "lengths=[1, 1.5], questions=2")
+    found: dict[str, Any] = {}
+    exec(short, found)
+    assert found["mounted"].model is found["model"] and found["answer"].shape[1] > 1
+    assert list(found["frame"]["extension"]) == ["direct", "yarn", "direct", "yarn"]
+    assert list(found["frame"]["tokens"]) == [300, 300, 450, 450]
 
 
 def test_an_evaluation_is_a_frame_of_what_the_command_says(said: Said, folder: Path) -> None:

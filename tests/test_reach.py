@@ -91,6 +91,8 @@ def test_bisection_comes_near_to_the_last_length_that_holds(until: int, tmp_path
     assert found.reach <= until < NEAR * found.reach + 1
     surely, never = found.bounds
     assert surely == found.reach and never == min(p.length for p in found.all if p.value < 0.5)
+    held = {p.length: found.cells(p, 100)[-1] for p in found.all}
+    assert held == {n: "yes" if n <= found.reach else "no" for n in held}
     assert f"holds up to {found.reach} tokens" in found.sentence()
     [last] = re.findall(r"between (\d+) and (\d+) tokens\. \d+ (?:s|min) so far\.$", said[-1])
     assert (int(last[0]), int(last[1])) == (found.reach, never)
@@ -115,6 +117,9 @@ def test_few_samples_leave_the_reach_open(tmp_path: Path) -> None:
     ended(found)
     surely, never = found.bounds
     assert surely is None and never is None and 100 <= found.reach <= 150
+    held = [found.cells(each, 100)[-1] for each in found.all]
+    assert held[0] == "yes" and set(held[1:]) == {"open"}
+    assert "though its interval leaves that open" in found.decision(found.all[1].length)
     assert found.sentence() == (
         "falling: it is not decided whether 0.6 of what it does at 100 tokens holds anywhere up to "
         "800 (95 %: no length is sure, no upper bound). More texts are needed: raise texts="

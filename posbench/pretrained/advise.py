@@ -11,6 +11,7 @@ settings of servers for the first one, and what to measure next.
     model      a folder with a config.json, or a .gguf file, which says the two next ones
     trained    positions of training
     base       rope_theta
+    channels   those of a head that are rotated: 128 where no model says another number
     target     the longest length that is to be served
     how        configuration by default: what servers take without code of yours; or attention:
                anything that an attention of your own can compute
@@ -83,6 +84,7 @@ class AdviceSettings(BaseModel):
     model: Path | None = None
     trained: NonNegativeInt = 0
     base: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    channels: Annotated[int, Field(ge=0, multiple_of=2)] = 0
     target: Annotated[int, Field(gt=0)]
     how: Literal["configuration", "attention"] = "configuration"
     cache: bool = True
@@ -167,7 +169,7 @@ def known_of_gguf(file: Path) -> Known:
 
 
 PAIRS = 64
-"""Of a head of 128 channels, where no config.json says another width."""
+"""Of a head of 128 channels, where neither a file nor a word says another width."""
 
 
 # -- the advice ------------------------------------------------------------------------------------
@@ -188,16 +190,23 @@ class Advice:
             known = known_of(Files(settings.model).path)
             trained, base = trained or known.trained, base or known.base
         if trained < 7 or base <= 1:
+            given = {"trained": (trained, trained < 7), "base": (base, base <= 1)}
+            wrong = [
+                f"{name}={value:g}" if value else f"{name}= is missing"
+                for name, (value, refused) in given.items()
+                if refused
+            ]
             raise ConfigError(
-                f"trained={trained} base={base:g}: give the positions of training, at least 7, and "
-                "a base above 1, or a model= whose config.json says them"
+                f"{listed(wrong)}: give the positions of training, at least 7, and a base above 1, "
+                "as trained=8192 base=500000, or a model= whose config.json says them"
             )
         if settings.target <= trained:
             raise ConfigError(
                 f"target={settings.target} is within the {trained} positions of training: nothing "
                 "has to be extended"
             )
-        model = ServedModel(trained, base, known.pairs or PAIRS, settings.target, known.rope)
+        pairs = settings.channels // 2 or known.pairs or PAIRS
+        model = ServedModel(trained, base, pairs, settings.target, known.rope)
         return cls(settings, model, HostRows.all_of(settings.results / "main"))
 
     @property
@@ -300,6 +309,11 @@ class Advice:
             f"{HOSTS[other]:.0%}."
         )
         beyond = f", and {wanted:.3g}x was not measured" if wanted > LENGTHS[-1] else ""
+        if not (self.settings.model or self.settings.channels):
+            yield (
+                f"A head is taken to rotate {2 * model.pairs} channels, on which a base that is "
+                "served depends: channels= or model= says yours."
+            )
         yield (
             f"{model.target} positions are {wanted:.3g}x. The table has {self.multiple:g}x"
             f"{beyond}: the mean of scores over tasks, less that of the same weights without an "
@@ -319,6 +333,8 @@ class Advice:
                 f"{first} needs an attention of its own, which posbench's mounted model has and no "
                 "server has as a setting."
             )
+        if not order.iloc[0]["low"] > 0:
+            yield "No extension is shown to gain anything here, so measure before you serve one."
         if name is not None:
             yield f"To serve {name} up to {self.settings.target} positions:"
             recipe = Recipe.of(self.model, known[name])
@@ -336,6 +352,11 @@ class Advice:
         yield (
             f"Measure next: posbench pretrained model={model} extension={names} scale=served "
             f"'lengths=[1,{wanted:.4g}]' texts=3"
+        )
+        readings = len(names.split(",")) * 2 * 2 * 3  # lengths, tasks by default, texts
+        yield (
+            f"That is {readings} readings of a text, half of them of {self.model.target} tokens. "
+            "Without a GPU, begin with task=last_tokens texts=1."
         )
 
     def record_lines(self) -> Iterator[str]:

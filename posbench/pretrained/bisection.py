@@ -199,11 +199,17 @@ class LengthSearch:
 
     def cells(self, point: Point, trained: int) -> list[str]:
         multiple = f"{point.length / trained:.3g}x"
-        holds = ("yes" if self.holds(point) else "no") if self.can else NOTHING
+        holds = self._holds_for_sure(point) if self.can else NOTHING
         return [
             *(str(point.length), multiple, str(point.samples), number(point.value, 3)),
             *(_interval(point), holds),
         ]
+
+    def _holds_for_sure(self, point: Point) -> str:
+        """Yes or no, as the whole interval has it; open where it does not decide."""
+        if point.length == self.start or point.low >= self.threshold:
+            return "yes"
+        return "no" if point.high < self.threshold else "open"
 
     def decision(self, length: int) -> str:
         """What a length was found to be, and what that says of the reach."""
@@ -215,7 +221,9 @@ class LengthSearch:
         if length == self.start:
             return f"{said}. A longer text has to have {number(self.threshold, 3)}."
         verb = "holds" if self.holds(point) else "does not hold"
-        return f"{said}, which {verb}. The reach is {self._between}."
+        unsure = ", though its interval leaves that open"
+        open_ = unsure if self._holds_for_sure(point) == "open" else ""
+        return f"{said}, which {verb}{open_}. The reach is {self._between}."
 
     @property
     def _between(self) -> str:

@@ -1,6 +1,7 @@
 """`posbench pretrained`: extensions on a pretrained model, on tasks as text.
 
     posbench pretrained model=PATH extension=direct,pi,yarn 'lengths=[1,1.5,2]'
+    posbench pretrained advise | verify | reach | lm-eval | export     each with its own --help
 
 Lengths are multiples of the positions that the model was trained for. Before anything is measured,
 the mounted model is shown to equal the model itself, also where two questions follow one text. An
@@ -56,7 +57,7 @@ from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension, Searched
 from posbench.pretrained.refusal import CannotMount, need_transformers
-from posbench.pretrained.request import HELP, ModelRequest
+from posbench.pretrained.request import HELP, ModelRequest, extension_at
 
 if TYPE_CHECKING:
     from posbench.pretrained.measuring import Answering, Found, Measurement
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
 PERPLEXITY, LAST_TOKENS = "perplexity", "last_tokens"
 SHORTEST = 2
 """Tokens of a text of which one is predicted."""
+SHORT = 1024
+"""Positions for which extensions are built before the model says its own."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -78,6 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     def measured() -> int:
         refuse_unknown(words)
         request = ModelRequest.of(words)
+        refuse_early(request)
         with writing_to(request.settings.results_dir):
             for line in run(request):
                 print(line, flush=True)
@@ -93,6 +97,38 @@ def refuse_unknown(words: Sequence[str]) -> None:
         for name in value.strip("[]").split(",") if key == "extension" else ():
             if name.strip():
                 mistakes.check_choice("extension", name.strip(), own_names("extension"))
+
+
+def refuse_early(request: ModelRequest) -> None:
+    """ConfigError for what is wrong whatever the model is, before it is loaded."""
+    known_tasks(request)
+    for name in request.settings.extension:
+        refuse_training(name, extension_at(name, SHORT, 2 * SHORT, *request.of_extensions))
+
+
+def known_tasks(request: ModelRequest) -> list[str]:
+    """The names of the tasks, each once; ConfigError for an unknown one, and for a lacking text."""
+    from posbench.pretrained.text_tasks import SETS, TASKS
+
+    known = {**TASKS, **SETS, PERPLEXITY: None, LAST_TOKENS: None}
+    names = [each for name in request.settings.task for each in SETS.get(name, (name,))]
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"task={name}: {known_names(known, HELP, closest(name, known))}")
+    if PERPLEXITY in names:
+        if not request.settings.text:
+            raise ConfigError("task=perplexity needs text=FILE: name a text file")
+        if not Path(request.settings.text).is_file():  # a device has no end
+            raise ConfigError(f"text={request.settings.text} is no file: name a text file")
+    return list(dict.fromkeys(names))
+
+
+def refuse_training(name: str, extension: Extension) -> None:
+    if extension.trains:
+        raise ConfigError(
+            f"extension={name} trains further, and a pretrained model is measured as it is: choose "
+            "an extension without training"
+        )
 
 
 def run(request: ModelRequest) -> Iterator[str]:
@@ -203,9 +239,21 @@ def _to_serve(mounted: Mounted, rows: Sequence[Candidate], longest: int) -> Iter
     )
     for each in rows:
         extension, length = unwrapped(each.extension, mounted.train_positions, longest)
-        recipe = overrides(mounted, extension, length)
+        same = unchanged(each.name, extension, length, mounted.train_positions)
+        recipe = same or overrides(mounted, extension, length)
         said = each.name if length == longest else f"{each.name}, up to {length} positions"
         yield f"{said}: {recipe if isinstance(recipe, str) else json.dumps(recipe)}"
+
+
+def unchanged(name: str, extension: Extension, length: int, trained: int) -> str:
+    """Why an extension has no setting to serve within the trained length; "" where it has."""
+    from posbench.extensions.direct import Direct
+
+    if length > trained or not extension.is_identity or isinstance(extension, Direct):
+        return ""
+    fixed = f"{name}_served_2"
+    other = f"; {fixed} has one factor for all lengths" if fixed in own_names("extension") else ""
+    return f"it changes nothing up to {trained} positions, so nothing has to be set{other}"
 
 
 def unwrapped(extension: Extension, trained: int, longest: int) -> tuple[Extension, int]:
@@ -290,21 +338,12 @@ def measurements(request: ModelRequest, tokenizer: Any, longest: int) -> list[Me
     from posbench.pretrained.continuing import pieces
     from posbench.pretrained.last_tokens import LastTokens
     from posbench.pretrained.measuring import Answering, Perplexity
-    from posbench.pretrained.text_tasks import SETS, TASKS
+    from posbench.pretrained.text_tasks import TASKS
 
-    known = {**TASKS, **SETS, PERPLEXITY: None, LAST_TOKENS: None}
-    names = [each for name in request.settings.task for each in SETS.get(name, (name,))]
     found: list[Measurement] = []
-    for name in dict.fromkeys(names):
-        if name not in known:
-            raise ConfigError(f"task={name}: {known_names(known, HELP, closest(name, known))}")
+    for name in known_tasks(request):
         if name == PERPLEXITY:
-            if not request.settings.text:
-                raise ConfigError("task=perplexity needs text=FILE: name a text file")
-            text = Path(request.settings.text)
-            if not text.is_file():  # a device has no end
-                raise ConfigError(f"text={text} is no file: name a text file")
-            found.append(Perplexity.of(text, tokenizer))
+            found.append(Perplexity.of(Path(request.settings.text), tokenizer))
         elif name == LAST_TOKENS:
             found.append(LastTokens.of(request.settings.text, pieces(tokenizer), longest))
         else:
@@ -328,11 +367,7 @@ def extensions(request: ModelRequest, train_positions: int, test_positions: int)
             cfg.train_positions, cfg.test_positions = train_positions, test_positions
             node: Any = OmegaConf.to_container(cfg.extension, resolve=True)
             extension: Extension = build(node, "extension")
-            if extension.trains:
-                raise ConfigError(
-                    f"extension={name} trains further, and a pretrained model is measured as it "
-                    "is: choose an extension without training"
-                )
+            refuse_training(name, extension)
             row = Candidate(name, extension, node, tuple(request.of_extensions))
             found.append(
                 served(row, test_positions / train_positions)

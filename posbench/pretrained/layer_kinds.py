@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from posbench.core.extension import Extension
@@ -37,6 +37,15 @@ class LayerKind:
     def pairs_changed(self) -> int:
         after: Any = self.form.at(self.length).frequencies
         return int(((self.frequencies.theta() / after.theta() - 1).abs() > SAME).sum())
+
+    def turned_unlike(self, other: Configured) -> float:
+        """The largest share by which a frequency differs from the one that another extension sets.
+
+        Logits of far positions differ much whatever differs, and frequencies as much as they do.
+        """
+        ours: Any = self.form.at(self.length).frequencies
+        theirs: Any = replace(self.form, own=other).at(self.length).frequencies
+        return float((ours.theta() / theirs.theta() - 1).abs().max())
 
     @property
     def changes(self) -> bool:

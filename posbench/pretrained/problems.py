@@ -60,7 +60,7 @@ class Problems:
 
     def remarks(self) -> Iterator[str]:
         """Settings that are not read or were lost."""
-        yield from (f"{each}." for each in self.unread())
+        yield from (each if each.endswith("?") else f"{each}." for each in self.unread())
         if now := self.other_base:
             base = self.base
             yield f"The base is {now}, where the model was trained with {base:,.0f}. {self.ntk}"
@@ -94,7 +94,7 @@ class Problems:
             if wrong:
                 verb, near = agreeing(len(wrong), "is", "are"), [meant(one, each) for one in wrong]
                 read = list(filter(None, near))
-                hint = f", but {listed(read)} {agreeing(len(read), 'is', 'are')}" if read else ""
+                hint = f": did you mean {listed(read)}?" if read else ""
                 yield f"{listed(wrong)} {verb} not read with rope_type {kind_of(each)}{hint}"
 
     # -- lengths -----------------------------------------------------------------------------------
@@ -121,9 +121,11 @@ class Problems:
         for kind in self.kinds:
             begins = kind.form.own.positions
             if kind.name not in (None, "pi") and begins != trained:
+                given = any(each.get(ORIGINAL) for each in each_rule(self._written))
+                why = "" if given else " is not given, so max_position_embeddings takes its place"
                 yield (
                     f"{kind.name} begins at {begins} positions, and the model was trained for "
-                    f"{trained} ({ORIGINAL})"
+                    f"{trained} ({ORIGINAL}{why})"
                 )
         for kind in self.kinds:
             scale = getattr(kind.form.own.extension, "scale", None)

@@ -168,4 +168,6 @@ def interval(line: pd.Series) -> str:
     sign = "+" if round(mean, 2) >= 0 else ""
     if pd.isna(line["low"]):
         return f"{sign}{number(mean)}"
-    return f"{sign}{number(mean)} ({number(line['low'])} to {number(line['high'])})"
+    # A bound next to 0 has the digit that says on which side it is.
+    low, high = (number(each, 2 + (0 < abs(each) < 0.005)) for each in (line["low"], line["high"]))
+    return f"{sign}{number(mean)} ({low} to {high})"

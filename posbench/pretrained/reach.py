@@ -97,6 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
         clock = Clock()
         settings = settings_of(ReachSettings, words, HELP)
         mistakes.check_choice("extension", settings.extension, own_names("extension"))
+        refuse_unknown(settings.task)
         if LOSS in settings.task and not (settings.text and settings.text.is_file()):
             raise ConfigError(f"task=loss needs text=FILE, got {settings.text}: name a text file")
         files = Files(settings.model)
@@ -107,6 +108,16 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
     return exit_status(measured, words)
+
+
+def refuse_unknown(tasks: Sequence[str]) -> None:
+    """ConfigError for a task that there is not."""
+    from posbench.pretrained.text_tasks import TASKS
+
+    known = {**TASKS, LOSS: None}
+    for name in tasks:
+        if name not in known:
+            raise ConfigError(f"task={name}: {known_names(known, HELP, closest(name, known))}")
 
 
 def run(
@@ -224,14 +235,11 @@ def abilities_of(
                     "give a longer file, or a shorter longest"
                 )
             found.append(LossOfTheLast(whole.tokens, whole.before, mounted, extension))
-        elif name in TASKS:
+        else:
             asking = Answering(name, TASKS[name], pieces(tokenizer), settings.questions)
             refuse_tokenizer(asking)
             _refuse_many(asking, start)
             found.append(ShareAnswered(asking, mounted, extension))
-        else:
-            known = {**TASKS, LOSS: None}
-            raise ConfigError(f"task={name}: {known_names(known, HELP, closest(name, known))}")
     return found
 
 

@@ -44,6 +44,9 @@ FILES = ("model", "text", "recipe")
 def _items(value: Any) -> Any:
     """The items of a list as a command line has it, with brackets or without."""
     if not isinstance(value, list):
+        text = str(value).strip()
+        if text.startswith("[") != text.endswith("]"):
+            raise ValueError("has one bracket: write both, as [1,1.5], or none")
         value = [each.strip() for each in str(value).strip("[]").split(",") if each.strip()]
     if not value:
         raise ValueError("names nothing: give at least one")

@@ -295,10 +295,10 @@ class Verified:
                 for each in mine
                 if abs(mine[each] - theirs[each]) > SAME * abs(theirs[each])
             ]
-            off = self.difference(own, other)
+            off, turned = self.difference(own, other), kind.turned_unlike(other)
             yield f"{name}, beside what {who} sets for {self.length} positions: " + (
                 f"{'; '.join(unlike) or 'the same numbers'}. "
-                f"Logits differ by {off:.2g} of the largest."
+                f"Frequencies differ by up to {turned:.1%}, logits by {off:.2g} of the largest."
             )
 
     def difference(self, own: Configured, other: Configured | None) -> float:
