@@ -124,6 +124,14 @@ def test_two_names_of_the_same_settings_each_have_their_own_likelihood() -> None
         "one": "-2.00, -1.00 [-1.00, -1.00]",
         "two": "-3.00, -2.00 [-2.00, -2.00]",
     }
+    [of_task] = OfTask.all_of(tables.table(found))
+    [of_lines] = of_task.part.tables
+    assert [line.name for line in of_lines.rows] == ["direct", "one", "two"]
+    [said] = of_task.answer
+    assert said.endswith(
+        "one adds -1.000 [-1.000, -1.000] nats a token, which is most, and two -2.000 [-2.000, "
+        "-2.000], which is least."
+    )
     renamed = [changed(plain(each), kind) for each in two_names(lambda _: {}) for _ in "ab"]
     found = [changed(each, {"seed": seed % 2}) for seed, each in enumerate(renamed)]
     assert {each.more for each in likelihoods.of_board(tables.table(found)).values()} == {None}
