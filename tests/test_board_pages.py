@@ -182,6 +182,17 @@ def test_a_difference_over_few_samples_has_the_interval_of_students_t() -> None:
     assert more(30).low == pytest.approx(students, abs=0.3)
 
 
+def test_questions_about_one_text_are_one_sample_of_texts() -> None:
+    """Means of texts are 1, 2 and 6, so 3 ±t(2) * 2.6458 / sqrt(3)."""
+    rows = [("direct", 0.0)] * 6 + [("yarn", loss) for loss in (0.0, 2.0, 1.0, 3.0, 5.0, 7.0)]
+    table = pd.DataFrame(rows, columns=["extension", "loss"]).assign(seed=[*range(6)] * 2)
+    found = likelihoods.added(table, "yarn", questions=2)
+    assert found is not None and found.mean == 3
+    assert found.half_width == pytest.approx(4.3027 * 2.6458 / 3**0.5, abs=1e-3)
+    alone = likelihoods.added(table, "yarn")
+    assert alone is not None and alone.mean == 3 and alone.half_width < found.half_width
+
+
 def test_a_terminal_has_seven_columns_at_most_and_a_pipe_has_plain_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -45,6 +45,8 @@ COMMAND = "python -m posbench.boards.answers"
 TEMPLATES = Path("docs/templates")
 AT_THE_ROOT = ("README.md",)
 """Pages that are written into the folder itself; the others go into docs/."""
+QUESTIONS = 10
+"""About a text of a pretrained model, in the published records."""
 AFTERWARDS = " (post hoc)"
 """Behind a claim that was written after its records were seen."""
 
@@ -197,21 +199,26 @@ class Facts:
         columns = ["extension", "gain, nats a token [95 %]", "answers in full"]
         return "\n".join(pipes(columns, [cells for _, cells in sorted(rows)]))
 
-    def added(self, board: str, model: str, extension: str, tokens: int) -> Estimate:
+    def added(
+        self, board: str, model: str, extension: str, tokens: int, task: str = LAST_TOKENS
+    ) -> Estimate:
         """The loss of an extension of a pretrained model less that of none, over texts."""
-        found = added(self._read_by(board, model, tokens), extension)
+        questions = 1 if task == LAST_TOKENS else QUESTIONS
+        found = added(self._read_by(board, model, tokens, task), extension, questions)
         if found is None:
             raise PosbenchError(f"{board} has no record of {extension} on {model}")
         return found
 
-    def loss(self, board: str, model: str, tokens: int) -> float:
+    def loss(self, board: str, model: str, tokens: int, task: str = LAST_TOKENS) -> float:
         """The mean loss of a pretrained model without an extension, in nats a token."""
-        here = self._read_by(board, model, tokens)
+        here = self._read_by(board, model, tokens, task)
         return float(here.loc[here["extension"] == "direct", "loss"].mean())
 
-    def adds(self, board: str, model: str, extension: str, tokens: int) -> str:
-        """The same with its interval."""
-        return _cost(self.added(board, model, extension, tokens))
+    def adds(
+        self, board: str, model: str, extension: str, tokens: int, task: str = LAST_TOKENS
+    ) -> str:
+        """`added` with its interval."""
+        return _cost(self.added(board, model, extension, tokens, task))
 
     def added_table(
         self, board: str, extensions: Sequence[str], factors: Sequence[int], tokens: Sequence[int]
@@ -236,11 +243,13 @@ class Facts:
             )
         )
 
-    def _read_by(self, board: str, model: str, tokens: int) -> pd.DataFrame:
-        """The lines of a model at a length, of the loss of the last tokens."""
+    def _read_by(
+        self, board: str, model: str, tokens: int, task: str = LAST_TOKENS
+    ) -> pd.DataFrame:
+        """The lines of a model on a task at a length."""
         frame = self.frame(board)
         here = frame["encoding"].str.startswith(model) & (frame["test_length"] == tokens)
-        return frame[here & (frame["task"] == LAST_TOKENS)]
+        return frame[here & (frame["task"] == task)]
 
     # -- sentences of other pages ------------------------------------------------------------------
 

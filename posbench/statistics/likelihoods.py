@@ -172,15 +172,17 @@ LAST_TOKENS = "last_tokens"
 """The task of pretrained models that measures a loss on the same tokens at every length."""
 
 
-def added(table: pd.DataFrame, extension: str) -> Estimate | None:
+def added(table: pd.DataFrame, extension: str, questions: int = 1) -> Estimate | None:
     """The loss of an extension less that of none, over the texts that both have read, with the
     interval of Student's t; None where it was not measured.
 
     Args:
         table: the lines of one model on one task at one length
         extension: its name
+        questions: samples that share a text, of which its mean is taken
     """
     losses = table.pivot(index="seed", columns="extension", values="loss")
     if extension not in losses:
         return None
-    return Estimate.over((losses[extension] - losses["direct"]).dropna())
+    more = (losses[extension] - losses["direct"]).dropna()
+    return Estimate.over(more.groupby(more.index // questions).mean())
