@@ -194,18 +194,19 @@ MISTAKES: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "gpt-oss",
         {"rope_scaling": without(OSS, "beta_fast") | {"betafast": 32.0}},
-        ["betafast is not read with rope_type yarn, but beta_fast is"],
+        ["betafast is not read with rope_type yarn: did you mean beta_fast?"],
     ),
     (
         "DeepSeek V3",
         {"rope_scaling": without(DEEPSEEK, "mscale_all_dim") | {"mscale_all": 1.0}},
-        ["mscale_all is not read with rope_type yarn, but mscale_all_dim is"],
+        ["mscale_all is not read with rope_type yarn: did you mean mscale_all_dim?"],
     ),
     (
         BLOCK,
         {"rope_scaling": without(QWEN, ORIGINAL) | {"original_max_position_embedding": 32768}},
         [
-            f"original_max_position_embedding is not read with rope_type yarn, but {ORIGINAL} is",
+            "original_max_position_embedding is not read with rope_type yarn: did you mean "
+            f"{ORIGINAL}?",
             f"{ORIGINAL} is not given",
         ],
     ),
@@ -215,7 +216,10 @@ MISTAKES: list[tuple[str, dict[str, Any], list[str]]] = [
             "partial_rotary_factor": None,
             "rope_parameters": {"rope_theta": 1e4, "partial_rotary_factr": 0.25},
         },
-        ["partial_rotary_factr is not read with rope_type default, but partial_rotary_factor is"],
+        [
+            "partial_rotary_factr is not read with rope_type default: did you mean "
+            "partial_rotary_factor?"
+        ],
     ),
     (
         "Qwen 2.5",
@@ -338,4 +342,6 @@ def test_the_settings_of_a_model_given_once_more_are_no_problem(tmp_path: Path) 
     given = without(MINISTRAL, "type") | {"rope_type": "yarn"}
     assert verified(folder, given).problems == []
     [problem] = verified(folder, {**given, "atention_factor": 1.0}).problems
-    assert problem == "atention_factor is not read with rope_type yarn, but attention_factor is"
+    assert (
+        problem == "atention_factor is not read with rope_type yarn: did you mean attention_factor?"
+    )

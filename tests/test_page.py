@@ -320,7 +320,7 @@ def test_what_was_not_tested_at_1x_is_not_said_to_fail_there(
     ]
     made = generate(tmp_path, found)
     [table] = [
-        each for each in made.pages["leaderboard.md"].split("\n## ") if each.startswith("copy")
+        each for each in made.pages["leaderboard.md"].split("\n## ") if each.startswith("copy\n")
     ]
     cells = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| ")]
     at = [name.strip() for name in cells[0]].index("learned")
