@@ -45,8 +45,6 @@ COMMAND = "python -m posbench.boards.answers"
 TEMPLATES = Path("docs/templates")
 AT_THE_ROOT = ("README.md",)
 """Pages that are written into the folder itself; the others go into docs/."""
-QUESTIONS = 10
-"""About a text of a pretrained model, in the published records."""
 AFTERWARDS = " (post hoc)"
 """Behind a claim that was written after its records were seen."""
 
@@ -203,8 +201,7 @@ class Facts:
         self, board: str, model: str, extension: str, tokens: int, task: str = LAST_TOKENS
     ) -> Estimate:
         """The loss of an extension of a pretrained model less that of none, over texts."""
-        questions = 1 if task == LAST_TOKENS else QUESTIONS
-        found = added(self._read_by(board, model, tokens, task), extension, questions)
+        found = added(self._read_by(board, model, tokens, task), extension, questions(task))
         if found is None:
             raise PosbenchError(f"{board} has no record of {extension} on {model}")
         return found
@@ -221,17 +218,23 @@ class Facts:
         return _cost(self.added(board, model, extension, tokens, task))
 
     def added_table(
-        self, board: str, extensions: Sequence[str], factors: Sequence[int], tokens: Sequence[int]
+        self,
+        board: str,
+        extensions: Sequence[str],
+        factors: Sequence[int],
+        tokens: Sequence[int],
+        task: str = LAST_TOKENS,
     ) -> str:
         """`added` by model, length and extension, with a column for each factor that is served."""
         rows = []
         for model in sorted(self.frame(board)["encoding"].unique()):
             for length, name in itertools.product(tokens, extensions):
-                mine = self._read_by(board, model, length)
-                found = [added(mine, f"{name}_served_{each}") for each in factors]
+                mine = self._read_by(board, model, length, task)
+                one = questions(task)
+                found = [added(mine, f"{name}_served_{each}", one) for each in factors]
                 costs = [_cost(each) for each in found if each is not None]
                 if costs:
-                    texts = str(mine["seed"].nunique())
+                    texts = str(mine["seed"].nunique() // one)
                     what = [code(model.rpartition("-")[0]), f"{length:,}", texts, code(name)]
                     rows.append([*what, *costs])
         headings = ["model", "tokens", "texts", "extension"]
@@ -271,6 +274,11 @@ class Facts:
                 each.part.title: SectionFacts(each, measured, asked) for each in standings
             }
         return self._found[board]
+
+
+def questions(task: str) -> int:
+    """How many samples share a text in the published records of pretrained models."""
+    return 1 if task == LAST_TOKENS else 10
 
 
 def _cost(found: Estimate) -> str:
