@@ -152,6 +152,30 @@ def test_a_rank_correlation_is_that_of_scipy_draw_by_draw(predicting: Any) -> No
     assert found.low < found.high
 
 
+def test_an_interval_over_rows_is_that_of_scipy_with_rows_drawn_again(predicting: Any) -> None:
+    one = draws({"a": [0.1, 0.5], "b": [0.2, 0.4], "c": [0.3, 0.9], "d": [0.3, 0.2]})
+    two = draws({"a": [0.6, 0.5], "b": [0.2, 0.2], "c": [0.7, 0.1], "d": [0.3, 0.4]})
+    found = predicting.RankCorrelation.over_rows(one, two)
+    rows = np.random.default_rng(0).integers(4, size=(500, 4))
+    each = [
+        stats.spearmanr(a[row], b[row]).statistic
+        for row, a, b in zip(rows, one.overall, two.overall, strict=True)
+        if len({*row}) >= 3
+    ]
+    assert 100 < len(each) < 500
+    assert [found.low, found.high] == pytest.approx(list(np.nanquantile(each, [0.025, 0.975])))
+    assert found.value == predicting.RankCorrelation.of(one, two).value
+
+
+def test_questions_of_one_text_are_drawn_with_it(predicting: Any) -> None:
+    """Six samples of three texts; one text of two questions would have no interval."""
+    frames = [pd.DataFrame(small()), pd.DataFrame(large())]
+    more = pd.concat([frames[1].assign(seed=frames[1]["seed"] + 2 * text) for text in range(3)])
+    [one] = predicting.predictions(more, frames[0], "rope_short_base", "cpu", 2)
+    assert (one.samples, one.texts) == (6, 3)
+    assert one.over_rows.low < one.over_rows.value <= one.over_rows.high
+
+
 def test_a_side_of_ties_has_no_rank_correlation(predicting: Any) -> None:
     one, two = draws({"a": [0.1], "b": [0.2]}), draws({"a": [0.5], "b": [0.5]})
     assert np.isnan(predicting.RankCorrelation.of(one, two).value)

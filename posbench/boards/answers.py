@@ -256,9 +256,12 @@ class Facts:
 
     # -- sentences of other pages ------------------------------------------------------------------
 
-    def quoted(self, page: str, beginning: str) -> str:
-        """The sentence of a generated page that begins so, up to its full stop."""
+    def quoted(self, page: str, beginning: str, below: str = "") -> str:
+        """The sentence of a generated page that begins so, up to its full stop: the first one below
+        a heading.
+        """
         text = read_text(self.root / page, 10_000_000)
+        text = text[max(text.find(f"## {below}\n"), 0) :] if below else text
         place = text.find(beginning)
         if place < 0:
             raise PosbenchError(f"{page} says nothing that begins with {beginning!r}")
