@@ -22,6 +22,7 @@ from posbench.pretrained.continuing import pieces
 from posbench.pretrained.measuring import Answering
 from posbench.pretrained.mounting import Mounted
 from posbench.pretrained.proof import mounted_and_proved
+from posbench.pretrained.refusal import CannotMount
 from posbench.pretrained.tabulating import Score
 from posbench.pretrained.text_tasks import TASKS
 from posbench.standalone import UnboundExtension
@@ -47,8 +48,14 @@ def extended(
         ConfigError: if there is no such extension
         IllegalExtension: if the model lacks what it changes
     """
+    given = unbound(extension)
+    if given.trains:
+        raise CannotMount(
+            f"{given.name} trains a model further, and this one stays as it is: choose an extension "
+            "without training"
+        )
     with mounted_and_proved(model, train_positions) as mounted:
-        mounted.extension = unbound(extension)  # type: ignore[assignment]  # extends as one does
+        mounted.extension = given  # type: ignore[assignment]  # extends as one does
         mounted.encodings(length)  # refused here, not in the first call
         with mounted.at(length):
             yield mounted

@@ -28,6 +28,7 @@ from posbench.pretrained import recording
 from posbench.pretrained.command import main
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Answering
+from posbench.pretrained.refusal import CannotMount
 from posbench.pretrained.request import ModelRequest
 from posbench.pretrained.tabulating import Score, over
 from posbench.records import files, published, tables
@@ -791,6 +792,9 @@ def test_a_model_is_extended_for_a_while(folder: Path) -> None:
         torch.testing.assert_close(under, native(tokens).logits, rtol=0, atol=1e-4)
         assert torch.equal(grown, native.generate(tokens, max_new_tokens=3, do_sample=False))
     with pytest.raises(ConfigError, match="did you mean yarn"), posbench.extended(model, "yran", 9):
+        pass
+    trained = posbench.extended(model, "yarn_fine_tuned", 600)
+    with pytest.raises(CannotMount, match="^yarn_fine_tuned trains a model further"), trained:
         pass
 
 

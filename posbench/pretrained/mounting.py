@@ -115,10 +115,9 @@ class Mounted:
     @extension.setter
     def extension(self, extension: Extension) -> None:
         if extension.trains:
-            name = getattr(extension, "name", type(extension).__name__)
             raise CannotMount(
-                f"{name} trains a model further, and a pretrained model is measured as it is: "
-                "choose an extension without training"
+                f"{type(extension).__name__} trains a model further, and a pretrained model is "
+                "measured as it is: choose an extension without training"
             )
         self._extension = extension
         self._stacks.clear()
