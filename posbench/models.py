@@ -51,8 +51,8 @@ def extended(
     given = unbound(extension)
     if given.trains:
         raise CannotMount(
-            f"{given.name} trains a model further, and this one stays as it is: choose an extension "
-            "without training"
+            f"{given.name} trains a model further, and this one stays as it is: choose an "
+            "extension without training"
         )
     with mounted_and_proved(model, train_positions) as mounted:
         mounted.extension = given  # type: ignore[assignment]  # extends as one does

@@ -31,6 +31,7 @@ from posbench.pretrained.measuring import Answering
 from posbench.pretrained.refusal import CannotMount
 from posbench.pretrained.request import ModelRequest
 from posbench.pretrained.tabulating import Score, over
+from posbench.pretrained.text_tasks import MultiHop
 from posbench.records import files, published, tables
 from posbench.records.record import Record
 from posbench.showing.table import NOTHING
@@ -191,6 +192,23 @@ def test_what_others_have_measured_stays_and_is_not_mixed_with_what_is_measured_
     before = path.read_bytes()
     status, _, error = said("lengths=[1,1.5]")
     assert status == 1 and "upgrade posbench" in error and path.read_bytes() == before
+
+
+def test_settings_of_texts_make_another_task(said: Said, tmp_path: Path) -> None:
+    """Of two steps in place of one: three lines a chain, and the name says what was changed."""
+    for more in ((), ("task.hops=2",)):
+        words = ("task=passkey,multi_hop", "lengths=[1]", "extension=direct", *more)
+        status, _, error = said(*words)
+        assert status == 0, error
+    found = files.records(tmp_path / "mine")
+    labels = {each.task.label: each for each in found}
+    assert set(labels) == {"passkey", "multi_hop", "multi_hop (task.hops=2)"}
+    usual, other = (labels[each] for each in ("multi_hop", "multi_hop (task.hops=2)"))
+    assert (usual.config["task"]["hops"], other.config["task"]["hops"]) == (1, 2)
+    assert usual.task.hash != other.task.hash and "task.hops=2" in other.command
+    # Passkey has no such setting, and its samples are known already.
+    assert len(found) == 3 * 2
+    assert len(MultiHop(hops=2).story(1, np.random.default_rng(0)).facts) == 3
 
 
 def test_extensions_of_a_sample_are_paired(said: Said, tmp_path: Path) -> None:
@@ -507,6 +525,9 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
         ("lengths=[1,nan]", "lengths.1 must be a finite number, got 'nan'"),
         ("lengths=[inf]", "lengths.0 must be a finite number, got 'inf'"),
         ("lengths=[]", "lengths names nothing: give at least one"),
+        ("task.hops=2", "task.hops is a setting of multi_hop: name it in task="),
+        ("task.hops=0", "task.hops must be greater than or equal to 1, got '0'"),
+        ("task.hop=2", "task.hop=2: did you mean hops"),
         ("lengths=[1", "lengths has one bracket: write both, as [1,1.5], or none"),
         ("task=,", "task names nothing: give at least one"),
         ("questions=30", "there are 20 people"),
@@ -794,7 +815,7 @@ def test_a_model_is_extended_for_a_while(folder: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean yarn"), posbench.extended(model, "yran", 9):
         pass
     trained = posbench.extended(model, "yarn_fine_tuned", 600)
-    with pytest.raises(CannotMount, match="^yarn_fine_tuned trains a model further"), trained:
+    with pytest.raises(CannotMount, match="yarn_fine_tuned trains a model further"), trained:
         pass
 
 

@@ -15,7 +15,9 @@ was stopped goes on where it was.
                      extension.NAME=VALUE for their settings. *_tuned search their settings first
     task             passkey,key_value_retrieval by default; noisy_recall, multi_hop,
                      in_context_language, common_words; ruler for four of them; perplexity;
-                     last_tokens: the loss of the last 64 tokens of texts, the same at each length
+                     last_tokens: the loss of the last 64 tokens of texts, the same at each length.
+                     task.hops=1 of multi_hop, task.words=12 and task.noise=0.2 of
+                     in_context_language, task.times=4 of common_words
     text             the text file of perplexity, UTF-8; or the folder of text files of
                      last_tokens, by default the source of SymPy, which PyTorch installs
     lengths          [1,1.5,2] by default
@@ -49,7 +51,7 @@ from omegaconf import OmegaConf
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import writing_to
 from posbench.base.errors import ConfigError, IllegalExtension
-from posbench.base.wording import closest, known_names
+from posbench.base.wording import closest, known_names, listed
 from posbench.config import commands, mistakes
 from posbench.config.building import build
 from posbench.config.compose import compose, composing
@@ -120,6 +122,10 @@ def known_tasks(request: ModelRequest) -> list[str]:
             raise ConfigError("task=perplexity needs text=FILE: name a text file")
         if not Path(request.settings.text).is_file():  # a device has no end
             raise ConfigError(f"text={request.settings.text} is no file: name a text file")
+    for name in request.of_tasks:
+        having = [each for each, task in TASKS.items() if name in vars(task)]
+        if not {*having} & {*names}:
+            raise ConfigError(f"task.{name} is a setting of {listed(having)}: name it in task=")
     return list(dict.fromkeys(names))
 
 
@@ -348,7 +354,10 @@ def measurements(request: ModelRequest, tokenizer: Any, longest: int) -> list[Me
             found.append(LastTokens.of(request.settings.text, pieces(tokenizer), longest))
         else:
             questions, chat = request.settings.questions, request.settings.chat
-            asking = Answering(name, TASKS[name], pieces(tokenizer, chat), questions, chat)
+            task = TASKS[name]
+            own = {each: value for each, value in request.of_tasks.items() if each in vars(task)}
+            task = replace(task, **own)  # type: ignore[type-var]  # each is a dataclass
+            asking = Answering(name, task, pieces(tokenizer, chat), questions, chat)
             refuse_tokenizer(asking)
             found.append(asking)
     return found

@@ -32,6 +32,7 @@ from posbench.pretrained.continuing import Continuing
 from posbench.pretrained.loading import Files
 from posbench.pretrained.measuring import Found, Measurement, target
 from posbench.pretrained.mounting import Mounted
+from posbench.pretrained.text_tasks import TASKS
 from posbench.records import files
 from posbench.records.lines import refuse_another_schema
 from posbench.records.record import Evaluated, Record, RecordedCurve, RecordedTraining, Search
@@ -46,6 +47,15 @@ SOURCES = {
 GATE = 0.5
 """A sample is right or wrong: the score at 1x that counts as solved lies between."""
 EDGES = {"depth": DEPTH_EDGES, "position": RELATIVE_EDGES}
+
+
+def changed_in(measured: Measurement) -> tuple[str, ...]:
+    """The settings of a task that are not its own: task.hops=3."""
+    task, usual = getattr(measured, "task", None), TASKS.get(measured.name)
+    if task is None or usual is None:
+        return ()
+    own = vars(usual)
+    return tuple(f"task.{name}={value}" for name, value in vars(task).items() if value != own[name])
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,8 @@ class Recorder:
         return self.encoding | {"pieces": {"_target_": target(type(pieces))}}
 
     def names(self, measured: Measurement, row: Candidate) -> tuple[Name, MethodName]:
-        task = Name(name=measured.name, hash=content_hash(without_places(measured.node)))
+        content = content_hash(without_places(measured.node))
+        task = Name(name=measured.name, changed=changed_in(measured), hash=content)
         base = self.model["name"]
         method = MethodName(
             name=f"{row.name}@{base}",

@@ -33,6 +33,7 @@ from posbench.config.names import Name, as_file_name, as_text
 from posbench.core.extension import Extension
 from posbench.core.settings import setting_refused
 from posbench.pretrained.loading import Files
+from posbench.pretrained.text_tasks import THINGS
 
 HELP = "python -m posbench.pretrained --help"
 NAME = "pretrained"
@@ -130,13 +131,14 @@ class ModelRequest:
     files: Files
     settings: Settings
     of_extensions: list[str]  # extension.NAME=VALUE
+    of_tasks: dict[str, int | float]  # task.NAME=VALUE
     protocol: Name
     command: str
 
     @classmethod
     def of(cls, words: Sequence[str]) -> ModelRequest:
         """Read the words; ConfigError names the first one that cannot be."""
-        said, of_extensions = _told_apart(words)
+        said, of_extensions, of_tasks = _told_apart(words)
         recipe = _recipe(Path(said["recipe"])) if "recipe" in said else {}
         settings = Settings.of(recipe, said)
         if settings.model is None:
@@ -147,6 +149,7 @@ class ModelRequest:
             files=Files(settings.model),
             settings=settings,
             of_extensions=of_extensions,
+            of_tasks=of_tasks,
             protocol=_protocol(said, Settings.of(recipe), settings),
             command=" ".join(["python -m posbench.pretrained", *_repeatable(words)]),
         )
@@ -158,18 +161,37 @@ class ModelRequest:
         return list(range(first, first + self.settings.texts))
 
 
-def _told_apart(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The settings that the words name, and the words about settings of extensions."""
-    said, of_extensions = {}, []
+class TaskSettings(BaseModel):
+    """What may be set of the texts of some tasks, each by the name of a field of its class."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hops: Annotated[int, Field(ge=1, le=9)] = 1
+    words: Annotated[int, Field(ge=3, le=len(THINGS))] = 12
+    noise: Annotated[float, Field(ge=0, le=1)] = 0.2
+    times: Annotated[int, Field(ge=2, le=100)] = 4
+
+
+def _told_apart(
+    words: Sequence[str],
+) -> tuple[dict[str, str], list[str], dict[str, int | float]]:
+    """The settings that the words name, the words about those of extensions, and those of tasks."""
+    said, of_extensions, of_tasks = {}, [], []
     for word in words:
         name, _, value = word.partition("=")
         if name.startswith("extension."):
             of_extensions.append(word)
+        elif name.startswith("task."):
+            of_tasks.append(word.removeprefix("task."))
         elif not value or name not in Settings.model_fields:
             raise ConfigError(f"{word}: {_meant(name)}, as NAME=VALUE")
         else:
             said[name] = value
-    return said, of_extensions
+    try:
+        given = settings_of(TaskSettings, of_tasks, HELP)
+    except ConfigError as error:
+        raise ConfigError(f"task.{error}") from None
+    return said, of_extensions, {name: getattr(given, name) for name in given.model_fields_set}
 
 
 def _meant(name: str) -> str:
