@@ -246,9 +246,7 @@ class Facts:
             )
         )
 
-    def _read_by(
-        self, board: str, model: str, tokens: int, task: str = LAST_TOKENS
-    ) -> pd.DataFrame:
+    def _read_by(self, board: str, model: str, tokens: int, task: str) -> pd.DataFrame:
         """The lines of a model on a task at a length."""
         frame = self.frame(board)
         here = frame["encoding"].str.startswith(model) & (frame["test_length"] == tokens)

@@ -89,6 +89,7 @@ class OfTask:
             known = [(each, more) for each, more in there if more is not None]
             if not known:
                 continue
+            known.sort(key=lambda pair: -pair[1].more)
             (best, most), (worst, least) = known[0], known[-1]
             said = f"{best.extension} adds {most.to(3)} nats a token"
             if len(known) > 1:
