@@ -14,6 +14,8 @@ import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import unquote
 
 import pandas as pd
@@ -26,6 +28,7 @@ from posbench import standalone
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.boards import answers
 from posbench.boards.compare import command as compare_command
+from posbench.boards.section_facts import SectionFacts
 from posbench.conf import detailed
 from posbench.config import board as definition
 from posbench.config.compose import compose
@@ -35,6 +38,7 @@ from posbench.pretrained.request import extension_at
 from posbench.pretrained.servers import Recipe, ServedModel
 from posbench.records import files, tables
 from posbench.showing.table import NOTHING, number
+from posbench.statistics.standings import within
 
 ROOT = Path(__file__).parent.parent
 PAGES = {
@@ -492,6 +496,41 @@ def test_what_a_first_place_depends_on_is_counted(facts: answers.Facts) -> None:
     assert (first.within(gap - 1e-6), first.within(gap + 1e-6)) == (2, 3)
 
 
+def test_the_leading_rows_are_above_the_widest_gap_of_the_upper_half() -> None:
+    """Seven rows have three gaps there: .02, .03 and .15. The wider one below them is .39."""
+    reaches = [0.9, 0.88, 0.85, 0.7, 0.69, 0.3, 0.1]
+    summary = pd.DataFrame({"reaches": reaches}, index=list("abcdefg"))
+    standing: Any = SimpleNamespace(summary=summary, placed=list("abcdefg"))
+    measured: Any = None
+    assert SectionFacts(standing, measured, measured).leading == ["a", "b", "c"]
+
+
+def test_the_cost_of_learning_is_that_of_the_seeds_that_both_learned() -> None:
+    """10 of 20 products on one task; 30 of 10 on the other, whose second seed only one learned."""
+    runs = [("x", "s", 20, 10, True), ("x", "t", 20, 30, True), ("x", "t", 21, 10, True)]
+    runs += [("y", "s", 20, 20, True), ("y", "t", 20, 10, True), ("y", "t", 21, 90, False)]
+    columns = ["row", "task", "seed", "multiplications", "learned"]
+    summary = pd.DataFrame(index=["x", "y"])
+    standing: Any = SimpleNamespace(summary=summary, pool=pd.DataFrame(runs, columns=columns))
+    facts = SectionFacts(standing, standing, standing)
+    assert facts.costs("x", "y").to_dict() == {"s": 0.5, "t": 3.0}
+    assert facts.cost("x", "y") == "1.75"
+
+
+@pytest.mark.slow
+def test_rows_reach_further_after_the_correction_of_holm(facts: answers.Facts) -> None:
+    """The k-th smallest of n values of p times n - k + 1, and no less than those before it."""
+    until = facts.section("encodings", "Encodings")
+    assert until.standing.fitted is not None
+    less = until.standing.fitted.differences("rope", until.placed)
+    corrected, worst = {}, 0.0
+    for k, (row, p) in enumerate(less["p"].dropna().sort_values().items()):
+        worst = max(worst, float(p) * (len(less["p"].dropna()) - k))
+        corrected[row] = worst
+    sure = {row for row, p in corrected.items() if p < 0.05 and less.loc[row, "difference"] > 0}
+    assert set(until.further_than("rope")) == sure and len(sure) < len(less)
+
+
 @pytest.mark.slow
 def test_what_a_panel_says_of_itself_is_on_its_page(facts: answers.Facts) -> None:
     """A budget, the tasks that it waits for, and its predictions, all pairs of them."""
@@ -501,13 +540,17 @@ def test_what_a_panel_says_of_itself_is_on_its_page(facts: answers.Facts) -> Non
     assert sum(map(int, re.findall(r"seeds? on (\d+)", until.seeds_of_tasks))) == until.num_tasks
     budget = page.partition("## What was learned for the multiplications of fox")[2]
     for row in ("path_blocked", "nope_short_conv"):
-        assert f"| {row} | {until.learned_for(row, 'fox')} |" in budget
+        shares = within(until.standing.pool, "fox")["learned"]
+        assert f"| {row} | {100 * shares[row]:.0f} % |" in budget
     lacks = f"{len(until.waiting)} of 11 tasks: {', '.join(until.waiting)}."
     assert (f"Too few rows have been run on {lacks}" in page) == bool(until.waiting)
     said = "Without positions, a model reaches further than with explicit ones"
     pairs = facts.pairs("encodings", said)
     assert [each.second for each in pairs] == ["rope", "alibi", "t5"]
     assert all(f"| {each.first}, {each.second} | {each.common} |" in page for each in pairs)
+    missed = ", ".join(f"{each.first} and {each.second}" for each in pairs if not each.holds)
+    held = sum(each.holds for each in pairs)
+    assert f"| {said} | {held} of 3 | {missed or NOTHING} |" in facts.predictions_table("encodings")
 
 
 @pytest.mark.slow

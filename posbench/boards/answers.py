@@ -89,6 +89,16 @@ class Facts:
             raise PosbenchError(f"board {board} predicts no {said!r}: it has {', '.join(found)}")
         return found[said]
 
+    def predictions_table(self, board: str) -> str:
+        """Each prediction of a board: for how many of its pairs it holds, and for which not."""
+        rows = []
+        for said in definition.board_of(self.root / "results" / board).contrasts:
+            pairs = [each for each in self.pairs(board, said) if each.common]
+            against = [f"{each.first} and {each.second}" for each in pairs if not each.holds]
+            held = f"{len(pairs) - len(against)} of {len(pairs)}"
+            rows.append([said, held, ", ".join(against) or NOTHING])
+        return "\n".join(pipes(["predicted", "holds for", "and not for"], rows, "lrl"))
+
     def num_records(self, *boards: str) -> str:
         """How many runs these boards have; one that several have counts once."""
         columns = ["protocol_hash", "task_hash", "method_hash", "seed"]

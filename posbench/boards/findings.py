@@ -43,11 +43,11 @@ EQUIVALENT = Judged().equivalent
 """Numbers that differ by less count as equal, on every board."""
 
 MEANING = Markdown(
-    "A row *reaches* as far as the area under its score from 1x to 8x says, of the trainings that "
-    "learned their task; a model of rows and tasks puts rows that have learned other tasks beside "
-    "each other. Intervals are of 95 %, over tasks and seeds. Rows differ if their difference on "
-    "the tasks that both have learned does, corrected by Holm for the number of rows, which the "
-    "intervals are not."
+    "A row *reaches* as far as the area under its score from 1x to 8x, of the trainings that "
+    "learned their task. A model of rows and tasks puts rows that have learned other tasks beside "
+    "each other. Intervals are of 95 %, over tasks and seeds. Two rows differ if they do on the "
+    "tasks that both have learned. That test is corrected for the number of rows, by Holm, and "
+    "the intervals are not."
 )
 
 Code = Callable[[str], str]
@@ -89,8 +89,8 @@ def answer(standing: Ranked, code: Code = str) -> Iterator[str]:
     if higher := _higher(standing, code):
         more = " and have higher numbers there" * bool(standing.placed)
         yield (
-            f"Below the table are rows that have learned fewer than two thirds of the tasks{more}: "
-            f"{'; '.join(higher)}."
+            "Below the table are rows with fewer than two thirds of the tasks run and learned"
+            f"{more}: {'; '.join(higher)}."
         )
     yield _learned(standing, code)
 

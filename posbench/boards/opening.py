@@ -155,7 +155,7 @@ def caption(standing: Ranked) -> str:
     """What the map shows."""
     tasks = counted(len(standing.tasks), "task")
     rows = standing.known[:MOST]
-    below = " Under the gap: rows that learned fewer than two thirds of the tasks." * (
+    below = " Under the gap: rows with fewer than two thirds of the tasks run and learned." * (
         0 < len(standing.placed) < len(rows)
     )
     below += f" Drawn are the first {MOST} of {len(standing.known)} rows." * (

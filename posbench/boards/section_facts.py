@@ -21,7 +21,7 @@ from posbench.boards.tables import ranking
 from posbench.config.board import Board
 from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, with_interval
 from posbench.statistics.aggregates import Estimate
-from posbench.statistics.standings import SIGNIFICANT, within
+from posbench.statistics.standings import SIGNIFICANT
 
 MOST = 8
 """Rows of a table in the documentation."""
@@ -139,11 +139,11 @@ class SectionFacts:
         areas: pd.Series = mine.set_index("seed")["area"]
         return areas
 
-    def on_task(self, row: str, other: str, task: str, length: float) -> str:
-        """A row less another at a length of one task, in the mean of the seeds that learned it."""
+    def on_task(self, row: str, other: str, task: str, length: float | None = None) -> str:
+        """A row less another on one task, in the mean of the seeds that learned it."""
         fitted = self.standing.fitted
         assert fitted is not None
-        cells = fitted.cell_means(f"{length:g}x")
+        cells = fitted.cell_means("area" if length is None else f"{length:g}x")
         return number(float(cells.loc[row, task] - cells.loc[other, task]))
 
     def cell(self, row: str, task: str) -> str:
@@ -172,6 +172,13 @@ class SectionFacts:
         return str(self.standing.at(length)["number"].idxmax())
 
     @property
+    def leading(self) -> list[str]:
+        """The rows above the widest gap between two neighbours in the upper half of the table."""
+        reaches = self.standing.summary.loc[self.placed, "reaches"]
+        gaps = -reaches.diff().iloc[1 : len(reaches) // 2 + 1]
+        return self.placed[: int(gaps.argmax()) + 1]
+
+    @property
     def level(self) -> int:
         """How many rows with a place are not shown to differ from the first."""
         summary = self.standing.summary
@@ -185,6 +192,13 @@ class SectionFacts:
         first, rows = self.first_at(length), list(map(str, self.standing.at(length).index))
         less = self.standing.fitted.differences(first, rows, f"{length:g}x")
         return int((less["p_holm"] < SIGNIFICANT).sum()), len(less)
+
+    def further_than(self, row: str) -> list[str]:
+        """The rows with a place that reach further than one of them, after Holm's correction."""
+        assert self.standing.fitted is not None
+        less = self.standing.fitted.differences(row, self.placed).reindex(self.placed)
+        further = (less["p_holm"] < SIGNIFICANT) & (less["difference"] > 0)
+        return [each for each in self.placed if further[each]]
 
     @property
     def waiting(self) -> list[str]:
@@ -246,12 +260,20 @@ class SectionFacts:
         several = of[of["size"] > 1]
         return int(several["mean"].between(0, 1, inclusive="neither").sum()), len(several)
 
-    def learned_for(self, row: str, reference: str) -> str:
-        """The share of its trainings that had learned for the multiplications with which a
-        reference did; see `posbench.statistics.standings.within`.
+    def cost(self, row: str, reference: str) -> str:
+        """The multiplications until a row had learned over those of a reference, in the median of
+        the tasks that both have learned.
         """
+        return number(float(self.costs(row, reference).median()))
+
+    def costs(self, row: str, reference: str) -> pd.Series:
+        """The same by task, in the mean of the seeds that both have learned it with."""
         self.of(row)
-        return f"{100 * within(self.standing.pool, reference).loc[row, 'learned']:.0f} %"
+        runs = self.standing.pool
+        runs = runs[runs["learned"].astype(bool)]
+        spent = runs.set_index(["row", "task", "seed"])["multiplications"]
+        by_task: pd.Series = (spent[row] / spent[reference]).dropna().groupby("task").mean()
+        return by_task
 
     def by_share(self, method: str) -> dict[float, str]:
         """The rows of a method by the share of the positions that its setting has, furthest first.

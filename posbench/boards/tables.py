@@ -108,7 +108,8 @@ CLASS = Term(
 )
 BELOW = Term(
     "Below the table",
-    "A row that has learned fewer than two thirds of the tasks has no place among the others.",
+    "A row has no place among the others until it was run on two thirds of the tasks and has "
+    "learned them.",
     "Its number says how far it reaches on few tasks.",
 )
 PATH = Term(
@@ -121,8 +122,8 @@ KEYS = Term(
     "Keys",
     "Whether the keys of earlier tokens can be cached while others follow.",
     "Yes: a key stays what it is. At one scale: it does as long as the extension keeps its factor. "
-    "No: keys change as tokens follow. No keys: scores are not products with keys. It was measured "
-    "on an untrained layer.",
+    "No: keys change as tokens follow. No keys: here, scores are not products with keys. It was "
+    "measured on an untrained layer.",
 )
 GUIDE = (
     *(SCORE, LEARNED, TASKS, STEPS, MULTIPLICATIONS, REACHES, INTERVAL, BOUNDS, DIFFERS),
