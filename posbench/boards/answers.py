@@ -93,7 +93,8 @@ class Facts:
         """Each prediction of a board: for how many of its pairs it holds, and for which not."""
         rows = []
         for said in definition.board_of(self.root / "results" / board).contrasts:
-            pairs = [each for each in self.pairs(board, said) if each.common]
+            if not (pairs := [each for each in self.pairs(board, said) if each.common]):
+                continue
             against = [f"{each.first} and {each.second}" for each in pairs if not each.holds]
             held = f"{len(pairs) - len(against)} of {len(pairs)}"
             rows.append([said, held, ", ".join(against) or NOTHING])

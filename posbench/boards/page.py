@@ -170,6 +170,7 @@ LARGEST = 1_000_000
 """Bytes of what a folder says of itself."""
 BOARDS = {
     "Encodings": "encodings",
+    "Short convolution": "parts",
     "Encodings, fixed steps": "main",
     "Extensions": "extensions",
     "One factor for all lengths": "served",
