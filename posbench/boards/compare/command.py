@@ -355,7 +355,7 @@ def _next(
     if lacking := {*offered} - {*seeds}:
         yield _with_seeds(len(lacking), offered)
     if "task" not in mine.tests and len(tasks) < len(whole):
-        yield f"Next, on all {len(whole)} tasks: the same command with --whole"
+        yield f"Next, on all {len(whole)} tasks: the same command with --whole, not --quick"
     if mine.folder is not None:
         words = ["posbench", "records", "bundle", f"{own.method.slug}.tar.gz"]
         words += ["--config-dir", str(mine.folder), "--method", own.method.slug]
