@@ -218,7 +218,7 @@ def test_the_recipes_of_ones_own_run_as_printed(tmp_path: Path) -> None:
         small = {"run": SMALL, "records": ["--protocol", "smoke"]}.get(words_of(command)[0], [])
         ended(command, tmp_path, *small)
     assert list(tmp_path.glob("results/local/records/smoke/passkey-*/decay/seed=0.json"))
-    assert (tmp_path / "results/catalogue/catalogue.html").exists()
+    assert (tmp_path / "results/local/catalogue/catalogue.html").exists()
     ended("posbench records accept decay.tar.gz", tmp_path)
 
 

@@ -17,7 +17,7 @@ from posbench.core.attention import Attention, Regions
 from posbench.core.encoding import EncodingStack
 from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
-from posbench.explain import command, measures, page
+from posbench.explain import command, measures, page, samples
 from posbench.explain.measures import Inside, farthest, inside, unseen_phases, watched, without_head
 from posbench.explain.page import reader, sentences, stops_at
 from posbench.extensions.pi import PI
@@ -351,3 +351,13 @@ def test_the_command_trains_explains_and_writes_the_page(
     assert (tmp_path / "explain/smoke/passkey/rope,rope_yarn/seed=0.html").stat().st_size > 10_000
     assert command.main(["method=ropee"]) == 1
     assert "did you mean rope?" in capsys.readouterr().err
+
+
+def test_a_task_is_shown_in_words_with_what_it_asks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert samples.main(["copy", "--count", "1"]) == 0
+    about, shown = capsys.readouterr().out.splitlines()
+    assert about == "The answer is the prompt."
+    words = shown.split()
+    prompt, answer = words[1:9], words[10:18]  # eight symbols, without --n
+    assert (words[0], words[9], words[18:]) == ("BOS", "SEP", ["[EOS]"])
+    assert answer == [f"[{symbol}]" for symbol in prompt]

@@ -1,6 +1,6 @@
 """`posbench explain catalogue`: one page with every method's formula, picture and declarations.
 
-    posbench explain catalogue                              all methods, into results/catalogue
+    posbench explain catalogue                            all methods, in results/local/catalogue
     posbench explain catalogue alibi fire --output folder   some of them
     posbench explain catalogue --config-dir mine encoding=decay alibi    beside one of your own
     posbench explain catalogue extension=yarn               an extension, on the method's encoding
@@ -270,7 +270,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="or encoding=NAME, extension=NAME; default: all methods, and all of --config-dir",
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("results/catalogue"), help="default: %(default)s"
+        "--output", type=Path, default=Path("results/local/catalogue"), help="default: %(default)s"
     )
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)

@@ -4,6 +4,7 @@
     posbench tasks passkey --n 64 --count 100 --json    a JSON object a line
     posbench tasks copy task.num_symbols=8 --n 5 --seed 1 --stream test
 
+In words, a number is a symbol, and brackets hold what the model must answer.
 The same task, n, count, seed and stream give the same tokens on every machine. In JSON, `tokens`
 are integers, `answer` says which of them are asked for, `source` where each comes from (-1: no one
 place), `segments` what is prompt (0) and answer (1), and `ids` are further position ids.
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = commands.parser("posbench tasks", __doc__, config_dir=True)
     parser.add_argument("task", help="its name; python -m posbench --help lists all of them")
     parser.add_argument("settings", nargs="*", help="of the task, such as task.num_symbols=8")
-    parser.add_argument("--n", type=int, help="the length; needed")
+    parser.add_argument("--n", type=int, default=8, help="the length, default: %(default)s")
     parser.add_argument("--count", type=int, default=3, help="of samples, default: %(default)s")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stream", default="test", help="train, validation or test, or any word")
@@ -53,6 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
             except ConfigError as error:
                 raise ConfigError(f"--n {chosen.n} cannot be drawn: {error}") from None
             batch = task.batch(chosen.n, chosen.count, chosen.seed, chosen.stream, chosen.n)
+        if not chosen.json:
+            print(" ".join((type(task).__doc__ or "").split("\n\n")[0].split()))
         for line in _json(batch) if chosen.json else _words(batch):
             print(line)
         return 0
@@ -62,8 +65,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _refuse(chosen: argparse.Namespace) -> None:
     """ConfigError for numbers that name no samples."""
-    if chosen.n is None:
-        raise ConfigError(f"--n is missing: give the length, as {chosen.task} --n 8")
     for name, low in (("n", 0), ("count", 1), ("seed", 0)):
         if getattr(chosen, name) < low:
             raise ConfigError(f"--{name} must be at least {low}, got {getattr(chosen, name)}")

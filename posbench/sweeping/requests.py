@@ -25,7 +25,7 @@ Listed = Mapping[str, list[str]]
 CHOSEN = ("board", "protocol", "part", "task", "experiment", "seed", *OF_A_ROW)
 """What a board names itself. On the command line these choose among what it has, but `protocol`,
 which takes the place of its own."""
-SWEEP = "python -m posbench -m"
+SWEEP = "posbench sweep"
 MANY, PACE = 200, 200
 """From so many runs on a message says that they are planned; so many are looked at in a second."""
 OF_A_BOARD = "part={part} chooses among the parts of a board: name one with board=NAME, and add -m"

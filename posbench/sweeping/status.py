@@ -25,7 +25,7 @@ from posbench.sweeping.requests import request
 
 def main(arguments: list[str] | None = None) -> int:
     parser = commands.parser("posbench status", "How far a sweep is.", config_dir=True)
-    parser.add_argument("words", nargs="*", help="as after python -m posbench -m")
+    parser.add_argument("words", nargs="*", help="as after posbench sweep")
     parser.add_argument(
         "-m", "--multirun", action="store_true", help="allowed, and changes nothing"
     )
