@@ -1,9 +1,10 @@
 """`posbench explain catalogue`: one page with every method's formula, picture and declarations.
 
-    posbench explain catalogue                            all methods, in results/local/catalogue
-    posbench explain catalogue alibi fire --output folder   some of them
-    posbench explain catalogue --config-dir mine encoding=decay alibi    beside one of your own
-    posbench explain catalogue extension=yarn               an extension, on the method's encoding
+    posbench explain catalogue                  all methods, in results/local/catalogue
+    posbench explain catalogue --output FOLDER  all methods, elsewhere
+    posbench explain catalogue alibi fire       some of them
+    posbench explain catalogue extension=yarn   an extension, on the method's encoding
+    posbench explain catalogue --config-dir mine encoding=decay alibi  beside one of your own
 
 Everything on it is read off the classes and measured on untrained models; nothing is written by
 hand.
