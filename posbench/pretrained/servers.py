@@ -216,8 +216,8 @@ class Recipe:
             again = f"'{shown}'" if len(shown) < LONG else "'{...}', as for transformers"
             yield f"vLLM: vllm serve MODEL --max-model-len {target} --hf-overrides {again}"
             yield (
-                f"SGLang: sglang.launch_server --model-path MODEL --context-length {target} "
-                f"--json-model-override-args {again}"
+                f"SGLang: python -m sglang.launch_server --model-path MODEL "
+                f"--context-length {target} --json-model-override-args {again}"
             )
         if self.sglang:
             yield f"SGLang: {self.sglang}"
