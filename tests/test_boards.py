@@ -333,6 +333,39 @@ def test_a_run_with_another_seed_is_not_ranked_where_one_is_enough() -> None:
         definition.read(ONCE.replace("once: [language]", "once: [sort]"), "once")
 
 
+AGAIN = """
+protocol: learned
+tasks: [copy, language]
+parts:
+  all: {methods: [rope, nope], seeds: [20]}
+  all, again: {methods: [rope], tasks: [copy], seeds: [21]}
+  other tasks of one: {methods: [rope], tasks: [language], seeds: [20]}
+"""
+
+
+def test_other_seeds_of_the_same_rows_and_tasks_are_ranked_in_one_section() -> None:
+    board = definition.read(AGAIN, "again")
+    found = [
+        record(row, {1: 1.0, 8: 0.5}, seed, "learned", task=task, extension="direct")
+        for row in ("rope", "nope")
+        for task in ("copy", "language")
+        for seed in (20, 21)
+    ]
+    first, second = measured_parts(board, Measured.of(found))
+    shown = first.runs[["row", "task", "seed"]].itertuples(index=False, name=None)
+    assert set(shown) == {
+        ("rope", "copy", 20),
+        ("rope", "copy", 21),
+        ("rope", "language", 20),
+        ("nope", "copy", 20),
+        ("nope", "language", 20),
+    }
+    assert (first.title, second.title) == ("all", "other tasks of one")  # the same seed again
+    other = definition.read(AGAIN.replace("tasks: [copy], seeds", "protocol: cpu, seeds"), "other")
+    titles = [part.title for part in measured_parts(other, Measured.of(found))]
+    assert titles == ["all", "other tasks of one"]  # nothing was run under cpu
+
+
 def test_a_row_whose_rate_the_board_chose_is_ranked_beside_the_others() -> None:
     board = definition.read(RATES, "rates")
     chosen = {"rope": "0.006", "fox": "", "t5": ""}

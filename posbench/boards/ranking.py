@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -92,26 +93,50 @@ def parts(board: Board, measured: Measured) -> list[BoardPart]:
     once = once[~once["task_changed"] & once["task"].isin(board.all_tasks)]
     once = _of_one_kind(once, "task", ["task_version", "task_hash"])
     once = _of_one_kind(once, "protocol", ["protocol_hash"])
-    methods = list(once[ROW].itertuples(index=False, name=None))
+    keys = list(once[[*ROW, "task", "seed"]].itertuples(index=False, name=None))
     places = pd.MultiIndex.from_frame(measured.runs[SHOWN])
     found = []
-    for title, rows in board.parts.items():
-        asked = set(pairs(rows))
-        # An empty list would choose columns.
-        mine = once[np.array([method in asked for method in methods], dtype=bool)]
-        protocol = _under(once, rows.protocol or board.protocol, board.protocol)
-        tests = {
-            (task, seed) for task in rows.tasks or board.all_tasks for seed in rows.seeds_of(task)
+    for title, together in _sections(board).items():
+        rows = together[0]
+        asked = {
+            (*pair, task, seed)
+            for part in together
+            for pair, task in itertools.product(pairs(part), part.tasks or board.all_tasks)
+            for seed in part.seeds_of(task)
         }
-        asks = [test in tests for test in mine[["task", "seed"]].itertuples(index=False, name=None)]
-        mine = mine[(mine["protocol"] == protocol) & np.array(asks, dtype=bool)]
+        protocol = _under(once, rows.protocol or board.protocol, board.protocol)
+        # An empty list would choose columns.
+        mine = once[(once["protocol"] == protocol) & np.array([key in asked for key in keys], bool)]
         if mine.empty:
             continue
         runs = measured.runs[places.isin(pd.MultiIndex.from_frame(mine[SHOWN]))]
         runs = runs.assign(learned=runs["trained"], passes=runs["learned"]).reset_index(drop=True)
-        unrun = asked.difference(mine[ROW].itertuples(index=False, name=None))
+        unrun = set(pairs(rows)).difference(mine[ROW].itertuples(index=False, name=None))
         found.append(BoardPart(title, rows, runs, len(unrun)))
     return found
+
+
+def _sections(board: Board) -> dict[str, list[Rows]]:
+    """By title, the parts that are ranked together: one, and those that ask for its rows and tasks
+    again with other seeds.
+    """
+    found: dict[str, list[Rows]] = {}
+    for title, rows in board.parts.items():
+        again = (first for first, parts in found.items() if _is_again(rows, parts[0], board))
+        found.setdefault(next(again, title), []).append(rows)
+    return found
+
+
+def _is_again(rows: Rows, first: Rows, board: Board) -> bool:
+    """Whether a part asks for rows and tasks of an earlier one, with other seeds."""
+    tasks, of_first = ({*(part.tasks or board.all_tasks)} for part in (rows, first))
+    return (
+        not rows.experiments
+        and rows.protocol == first.protocol
+        and tasks <= of_first
+        and {*rows.seeds}.isdisjoint(first.seeds)
+        and {*pairs(rows)} <= {*pairs(first)}
+    )
 
 
 def _under(known: pd.DataFrame, protocol: str, usual: str) -> str:
