@@ -22,12 +22,15 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from making import changed, record, view
 from omegaconf import OmegaConf
 
 from posbench import standalone
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.boards import answers
 from posbench.boards.compare import command as compare_command
+from posbench.boards.measured import Measured
+from posbench.boards.ranking import standings_without_board
 from posbench.boards.section_facts import SectionFacts
 from posbench.conf import detailed
 from posbench.config import board as definition
@@ -503,6 +506,26 @@ def test_the_leading_rows_are_above_the_widest_gap_of_the_upper_half() -> None:
     standing: Any = SimpleNamespace(summary=summary, placed=list("abcdefg"))
     measured: Any = None
     assert SectionFacts(standing, measured, measured).leading == ["a", "b", "c"]
+
+
+def test_tokens_are_right_by_how_far_their_source_is_over_all_seeds() -> None:
+    """4 of 8 and 1 of 10 tokens with one seed, 8 of 8 and 12 of 24 with the other."""
+    bins = [
+        [(0, 0.5, 8, 0.5, 1), (0.5, 1, 10, 0.1, 1), (1, None, 9, 1.0, 1)],
+        [(0, 0.5, 8, 1.0, 1), (0.5, 1, 24, 0.5, 1)],
+    ]
+    found = [
+        changed(record("rope", {1: 1.0, 8: 0.5}, seed), {"views": [view("distance", 10, *each)]})
+        for seed, each in enumerate(bins)
+    ]
+    measured = Measured.of(found)
+    board: Any = None
+    facts = SectionFacts(standings_without_board(measured)[0], measured, board)
+    assert facts.right("rope", "copy", 10, up_to=0.5) == 12 / 16
+    assert facts.right("rope", "copy", 10) == 25 / 50
+    for row, task, n in (("rope", "copy", 20), ("rope", "sort", 10), ("alibi", "copy", 10)):
+        with pytest.raises(PosbenchError, match="no such tokens|no row alibi"):
+            facts.right(row, task, n)
 
 
 def test_the_cost_of_learning_is_that_of_the_seeds_that_both_learned() -> None:

@@ -151,6 +151,30 @@ class SectionFacts:
         self.of(row)
         return number(float(self.standing.cells().loc[row, task]))
 
+    def right(self, row: str, task: str, n: int, above: float = 0, up_to: float = 1) -> float:
+        """The share of tokens that are right at a test length, over all seeds, among those whose
+        source is that far: as a share of the largest distance in training, by whole bins.
+        """
+        self.of(row)
+        bins = [
+            (tokens, tokens * share)
+            for shown, record in self.measured.shown
+            if shown == (self.standing.part.protocol, task, row)
+            for view in record.views
+            if (view.by, view.test_length) == ("distance", n)
+            for low, high, tokens, share in zip(
+                view.above,
+                view.up_to,
+                view.num_tokens,
+                view.token_accuracy_teacher_forced,
+                strict=True,
+            )
+            if above <= low and high is not None and high <= up_to
+        ]
+        if not (asked := sum(tokens for tokens, _ in bins)):
+            raise PosbenchError(f"{row} has no such tokens on {task} at {n}")
+        return sum(right for _, right in bins) / asked
+
     def best(self, task: str, length: float) -> float:
         """The highest mean score of a row on a task at a length; 0 where none has learned it."""
         assert self.standing.fitted is not None
