@@ -524,7 +524,7 @@ def test_tokens_are_right_by_how_far_their_source_is_over_all_seeds() -> None:
     assert facts.right("rope", "copy", 10, up_to=0.5) == 12 / 16
     assert facts.right("rope", "copy", 10) == 25 / 50
     for row, task, n in (("rope", "copy", 20), ("rope", "sort", 10), ("alibi", "copy", 10)):
-        with pytest.raises(PosbenchError, match="no such tokens|no row alibi"):
+        with pytest.raises(PosbenchError, match=r"no such tokens|no row alibi"):
             facts.right(row, task, n)
 
 
