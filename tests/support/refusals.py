@@ -286,7 +286,6 @@ INPUTS: list[Input] = [
         "tasks",
         "",
         "passky",
-        "passkey",
         "passkey --n 0",
         "passkey --n x",
         "passkey --n 8 --seed -1",
