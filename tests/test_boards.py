@@ -15,7 +15,7 @@ from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
 from posbench.boards.measured import Measured, under_one_protocol
 from posbench.boards.predicted import contrast_parts
-from posbench.boards.ranking import BoardPart, standings_of
+from posbench.boards.ranking import BoardPart, standings_of, unrun_parts
 from posbench.boards.ranking import parts as measured_parts
 from posbench.boards.tables import board_part, ranked, with_tasks
 from posbench.config import board as definition
@@ -361,6 +361,10 @@ def test_other_seeds_of_the_same_rows_and_tasks_are_ranked_in_one_section() -> N
         ("nope", "language", 20),
     }
     assert (first.title, second.title) == ("all", "other tasks of one")  # the same seed again
+    assert unrun_parts(board, [first, second]) == []
+    assert unrun_parts(board, [first]) == ["other tasks of one"]
+    once = Measured.of([each for each in found if each.seed == 20])
+    assert unrun_parts(board, measured_parts(board, once)) == ["all, again"]
     other = definition.read(AGAIN.replace("tasks: [copy], seeds", "protocol: cpu, seeds"), "other")
     first, *_ = measured_parts(other, Measured.of(found))
     assert set(first.runs["seed"]) == {20}  # under another protocol it is no second seed

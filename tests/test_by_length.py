@@ -73,6 +73,13 @@ def test_learned_counts_the_runs_that_were_tested_at_1x() -> None:
     assert runs["learned"].tolist()[:2] == [True, False] and pd.isna(runs["learned"][2])
 
 
+def test_a_length_that_one_seed_lacks_has_no_mean() -> None:
+    """As where a ceiling diverged: the others are no sample of all."""
+    found = Measured.of(seeds("rope", [{1: 1.0, 2: 0.4, 8: 0.4}, {1: 1.0, 2: 0.6}])).by_length
+    assert found["score"].tolist()[:2] == pytest.approx([1.0, 0.5])
+    assert found.loc[2, ["score", "lowest", "highest"]].isna().all() and found.loc[2, "seeds"] == 2
+
+
 def test_the_csv_files_hold_what_rows_are_ranked_by() -> None:
     found = seeds("rope", [{1: 1.0, 2: 0.4, 8: 0.4}, {1: 1.0, 2: 0.6, 8: 0.6}])
     measured = Measured.of(found)

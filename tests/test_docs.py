@@ -528,6 +528,23 @@ def test_tokens_are_right_by_how_far_their_source_is_over_all_seeds() -> None:
             facts.right(row, task, n)
 
 
+def test_rows_agree_by_the_seeds_that_both_have() -> None:
+    """Without one there is nothing to agree on."""
+    level = {"rope": 0.2, "nope": 0.5, "alibi": 0.9}
+    found = [
+        record(row, {1: 1.0, 2: level[row], 8: level[row]}, seed, task=task)
+        for row, seeds in (("rope", (0, 1)), ("nope", (0, 1)), ("alibi", (2, 3)))
+        for seed in seeds
+        for task in ("copy", "sort")
+    ]
+    measured = Measured.of(found)
+    board: Any = None
+    facts = SectionFacts(standings_without_board(measured)[0], measured, board)
+    assert facts.agreed("nope", "rope") and not facts.agreed("alibi", "rope")
+    assert facts.loses_less(("nope", "rope"), ("rope", "nope"))
+    assert not facts.loses_less(("alibi", "rope"), ("rope", "nope"))
+
+
 def test_the_cost_of_learning_is_that_of_the_seeds_that_both_learned() -> None:
     """10 of 20 products on one task; 30 of 10 on the other, whose second seed only one learned."""
     runs = [("x", "s", 20, 10, True), ("x", "t", 20, 30, True), ("x", "t", 21, 10, True)]

@@ -42,6 +42,7 @@ from posbench.running.run_spec import Fingerprint
 from posbench.sharing import upload as uploading
 from posbench.sharing.command import main as results_command
 from posbench.showing import figures as depth_map
+from posbench.showing.table import NOTHING
 
 TEST = {
     f"test/{key}"
@@ -424,6 +425,14 @@ def test_a_summary_leaves_out_what_is_unknown() -> None:
     assert not {"area", "score_4x", "solved_step"} & found.keys()
     assert found["reach_is"] == "< 1" and found["reach"] == 1.0
     assert not [value for value in found.values() if value != value]
+
+
+def test_wandbs_page_of_a_record_without_a_loss_has_a_dash() -> None:
+    pytest.importorskip("wandb")
+    from posbench.running.loggers.wandb import page
+
+    found = measured(**{"rows.3.loss": None, "diverged": "the loss became nan"})
+    assert page(found).count(NOTHING) == page(measured()).count(NOTHING) + 1
 
 
 def pixels_of(run: Record) -> np.ndarray | None:

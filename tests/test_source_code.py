@@ -300,10 +300,10 @@ def test_tasks_that_are_drawn_have_no_sums_and_their_records_no_such_field(tmp_p
 
 
 SUMS = {
-    "names": ["a.py", "b.py"],
+    "names": ["a.py", "b.py", "c.py"],
     "tests": [
-        {"test_length": 10, "tokens": [4, 2], "nats": [4.0, 2.0], "right": [2, 1]},
-        {"test_length": 20, "tokens": [4, 2], "nats": [6.0, 1.0], "right": [1, 1]},
+        {"test_length": 10, "tokens": [4, 2, 2], "nats": [4.0, 2.0, 2.0], "right": [2, 1, 1]},
+        {"test_length": 20, "tokens": [4, 2, 2], "nats": [6.0, 1.0, 2.0], "right": [1, 1, 1]},
     ],
 }
 
@@ -320,8 +320,10 @@ def test_a_record_with_sums_is_read_as_it_was_written() -> None:
     ].values.tolist() == [
         [1.0, "a.py", 4, 4.0, 2],
         [1.0, "b.py", 2, 2.0, 1],
+        [1.0, "c.py", 2, 2.0, 1],
         [2.0, "a.py", 4, 6.0, 1],
         [2.0, "b.py", 2, 1.0, 1],
+        [2.0, "c.py", 2, 2.0, 1],
     ]
     with pytest.raises(ValueError, match="lists of texts are of unlike length"):
         with_sums(SUMS | {"names": ["a.py"]})
@@ -342,19 +344,32 @@ def lines(
 
 def test_a_difference_is_a_token_of_the_same_texts_and_seeds() -> None:
     table = pd.DataFrame(
-        lines(1, a=(4, 4.0, 2), b=(2, 2.0, 1), c=(2, 9.0, 0))
+        lines(1, a=(4, 4.0, 2), b=(2, 2.0, 1), c=(2, 9.0, 0), e=(2, 1.0, 1))
         + lines(1, 1, a=(4, 0.0, 4), d=(2, 2.0, 0))
-        + lines(8, a=(4, 6.0, 1), b=(2, 1.0, 1), c=(4, 9.0, 0))  # of c other tokens
+        + lines(8, a=(4, 6.0, 1), b=(2, 1.0, 1), c=(4, 9.0, 0), e=(2, 1.0, 1))  # c: other tokens
         + lines(8, 1, a=(4, 2.0, 2), b=(2, 2.0, 0))
     )
     long, short = (sums(table, "rope", multiple) for multiple in (8, 1))
     found = difference(long, short)
-    assert found.mean == pytest.approx((2 - 1 + 2) / 10)
+    assert found.mean == pytest.approx((2 - 1 + 2) / 12)
     assert found.low == pytest.approx(-1 / 2) and found.high == pytest.approx(4 / 8)
-    assert difference(long, short, "right").mean == pytest.approx((-1 + 0 - 2) / 10)
+    assert difference(long, short, "right").mean == pytest.approx((-1 + 0 - 2) / 12)
     assert difference(long, short) == found, "the same draws"
-    none = difference(long.drop("a", level="text"), short.drop(["b", "d"], level="text"))
+    none = difference(long.drop("a", level="text"), short.drop(["b", "d", "e"], level="text"))
     assert np.isnan([none.mean, none.low, none.high, none.p]).all() and str(none) == "not known"
+
+
+def test_a_few_texts_that_agree_are_no_proof() -> None:
+    for count in range(1, 5):
+        texts = {f"t{number}": (2, 1.0, 1) for number in range(count)}
+        worse = dict.fromkeys(texts, (2, 2.0, 1))
+        table = pd.DataFrame(lines(1, **texts) + lines(8, **worse))
+        found = difference(sums(table, "rope", 8), sums(table, "rope", 1))
+        assert found.mean == 0.5
+        if count < 3:
+            assert np.isnan([found.low, found.high, found.p]).all() and str(found) == "+0.500"
+        else:
+            assert found.p == 2 / 2**count and str(found) == "+0.500 [+0.500, +0.500]"
 
 
 def test_a_loss_that_overflowed_leaves_no_difference() -> None:
@@ -398,13 +413,20 @@ def test_a_board_shows_what_more_context_gives_or_takes() -> None:
     three = SUMS | {
         "tests": [
             *SUMS["tests"],
-            {"test_length": 80, "tokens": [4, 2], "nats": [8.0, 4.0], "right": [0, 0]},
+            {"test_length": 80, "tokens": [4, 2, 2], "nats": [8.0, 4.0, 4.0], "right": [0, 0, 0]},
         ]
     }
     worse = record("rope", {1: 1.0, 2: 0.5, 8: 0.5}, task="source_code")
     same = record("nope", {1: 1.0, 2: 0.5, 8: 0.5}, task="source_code")
     flat = SUMS | {"tests": [three["tests"][0] | {"test_length": n} for n in (10, 20, 80)]}
     found = [changed(worse, {"by_text": three}), changed(same, {"by_text": flat})]
+    lost = {"by_text": three, "rows.0.proficiency": 0.1, "seed": 1, "training.settings_hash": "b"}
+    older = {"by_text": three, "task_version": 0}
+    found += [changed(each, lost) for each in (worse, same)]  # which have not learned
+    assert set(Measured.of(found).by_text["seed"]) == {0}
+    assert set(Measured.of([*found, changed(same, older)]).by_text["task_name"]) == {
+        f"source_code, version {version}" for version in (0, found[0].task_version)
+    }
     [part] = context_parts(more_context(Measured.of(found)))
     [table], beside = part.tables, part.blocks[-1]
     assert isinstance(beside, Chapter)
@@ -420,6 +442,6 @@ def test_a_board_shows_what_more_context_gives_or_takes() -> None:
     [table] = beside.tables
     assert table.headings == ["method", "less nope", "p"]
     assert [(line.name, *line.cells) for line in table.rows] == [
-        ("rope", "+1.000 [+1.000, +1.000]", ".0002")
+        ("rope", "+1.000 [+1.000, +1.000]", ".2500")  # three texts can say no more
     ]
     assert not [*context_parts(more_context(Measured.of([record()])))]

@@ -80,6 +80,9 @@ def test_a_row_that_learned_fewer_than_two_thirds_has_no_place_and_no_first_besi
     assert list(found.index) == ["q", "p"] and found["placed"].tolist() == [True, False]
     assert found.loc["p", "reaches"] == pytest.approx(0.9)
     assert found.loc["p", ["least", "most"]].tolist() == pytest.approx([0.45, 0.7])
+    table.loc[table["row"] == "p", "learned"] = False
+    found = results.summarise(table, draws=50).droplevel("class")
+    assert found.loc["p", ["least", "most"]].tolist() == [0.0, 0.5], "as far as the best row"
     table["learned"] = False
     found = results.summarise(table, draws=50)
     assert found["reaches"].isna().all() and not found["placed"].any()

@@ -75,10 +75,6 @@ def test_rows_without_a_link_to_the_others_have_no_number() -> None:
 def test_a_training_that_did_not_learn_counts_for_nothing() -> None:
     board = uneven()
     other = board.assign(area=board["area"].where(board["learned"], 77.0))
-    for one, two in zip(
-        *(Fitted.of(each, draws=20).table() for each in (board, other)), strict=True
-    ):
-        assert one == two
     pd.testing.assert_frame_equal(*(Fitted.of(e, draws=20).table() for e in (board, other)))
 
 
@@ -201,7 +197,7 @@ def test_what_was_not_learned_lies_between_nothing_and_the_best_row() -> None:
     table = runs({"p": {"a": [0.4], "b": [0.6]}, "q": {"a": [0.5]}}).assign(
         training="", learned=True
     )
-    bounds = Fitted.of(table, draws=2).bounds(["a", "b", "c"])
+    bounds = Fitted.of(table, draws=2).bounds(["a", "b", "c"], ["p", "q"])
     assert bounds.loc["q"].to_dict() == pytest.approx(
         {"least": 0.5 / 3, "most": (0.5 + 0.6 + 1) / 3}
     )

@@ -37,7 +37,7 @@ from posbench.running.run import Run, make
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.sweeping import journal, status
-from posbench.sweeping.cost import Costs, multiplications
+from posbench.sweeping.cost import Costs, relative_work
 from posbench.sweeping.journal import Event, Writer
 from posbench.sweeping.plan import plan
 from posbench.sweeping.requests import Request, request
@@ -274,12 +274,12 @@ SMALL = {
 
 def test_the_work_of_a_step_is_that_of_its_matrices() -> None:
     # Projections 4 x 4 x 4, MLP 2 x 2 x 4 x 4, scores 2 T x 4; for 2 T tokens.
-    assert multiplications(SMALL, 16) == 2 * 10 * (64 + 64 + 2 * 10 * 4)
+    assert relative_work(SMALL, 16) == 2 * 10 * (64 + 64 + 2 * 10 * 4)
     packed = SMALL | {"training": SMALL["training"] | {"packing": 16}}
-    assert multiplications(packed, 16) == 2 * 16 * (64 + 64 + 2 * 16 * 4)
+    assert relative_work(packed, 16) == 2 * 16 * (64 + 64 + 2 * 16 * 4)
     wide = SMALL | {"model": SMALL["model"] | {"width": 8, "num_layers": 3}}
-    assert multiplications(wide, 16) == 3 * 2 * 10 * (4 * 8 * 4 + 2 * 2 * 64 + 2 * 10 * 4)
-    assert math.isnan(multiplications({"model": {}}, 16))
+    assert relative_work(wide, 16) == 3 * 2 * 10 * (4 * 8 * 4 + 2 * 2 * 64 + 2 * 10 * 4)
+    assert math.isnan(relative_work({"model": {}}, 16))
 
 
 def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
@@ -294,11 +294,11 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     words = ("method=rope,nope,rope_pi", "task=copy,passkey", "training.steps=1000")
     runs = [(run.spec, run.training) for run in plan(requested(*words)).runs]
     # No record is of this protocol: a step costs as much more as there is more work in it.
-    unit = 0.6 / multiplications(SMALL, 22)
+    unit = 0.6 / relative_work(SMALL, 22)
     steps = {}
     for run, _ in runs:
         setup = Setup.of(run.composed.cfg())
-        steps[run.identity.task.name] = unit * multiplications(setup.nodes, setup.train_positions)
+        steps[run.identity.task.name] = unit * relative_work(setup.nodes, setup.train_positions)
     both = sum(1000 * seconds for seconds in steps.values())
     found = Costs.by(known).of_runs(runs)
     # Two encodings (of nope nothing is known: the mean of the task) on two tasks.
@@ -342,6 +342,12 @@ def test_costs_of_fine_tuning_and_searches_are_counted(mine: Path) -> None:
     found = Costs.by([known]).of_runs(runs)
     assert found.training == pytest.approx(600 + 0.1 * 600 * 1.5)
     assert found.total == pytest.approx(found.training + 2 * 1)
+    words = ("method=rope,rope_ceiling,rope_early_fine_tuned", *words[1:])
+    runs = [(run.spec, run.training) for run in plan(requested(*words)).runs]
+    # A ceiling trains at 2x, 4x and 8x; half of the training is made again before a tenth at 2x.
+    of_ceiling, of_early = 1.5 + 2.5 + 4.5, 0.5 + 0.1 * 1.5
+    found = Costs.by([known]).of_runs(runs)
+    assert found.training == pytest.approx(600 * (1 + of_ceiling + of_early))
     # The seconds before the tests are those of a search, if there was one.
     waited = changed(known, {"evaluated.preparation_cpu_seconds": 5.0})
     assert Costs.by([waited]).tests.to_dict() == {"copy": 1.0}
@@ -449,10 +455,10 @@ def test_a_task_without_a_record_costs_what_its_multiplications_do(mine: Path) -
     of_copy = record("rope", {1: 1.0, 2: 0.5}, 0, task="copy")
     parts = {f"config.{part}": settings for part, settings in SMALL.items()}
     known = changed(of_copy, {**parts, "protocol.hash": runs[0][0].identity.protocol.hash})
-    unit = 0.6 / multiplications(SMALL, known.training.train_positions)
+    unit = 0.6 / relative_work(SMALL, known.training.train_positions)
     (passkey,) = [run for run in runs if run[0].identity.task.name == "passkey"]
     setup = Setup.of(passkey[0].composed.cfg())
-    step = unit * multiplications(setup.nodes, setup.train_positions)
+    step = unit * relative_work(setup.nodes, setup.train_positions)
     found = Costs.by([known]).of_runs([passkey])
     assert found.training == pytest.approx(step * setup.config.training.total_steps)
     assert not found.unknown

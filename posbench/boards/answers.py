@@ -30,7 +30,7 @@ from posbench.boards.claims.page import of_experiments
 from posbench.boards.claims.verdicts import Finding, Outcome, findings
 from posbench.boards.measured import Measured
 from posbench.boards.predicted import Predicted, predictions
-from posbench.boards.ranking import standings_of, standings_without_board
+from posbench.boards.ranking import standings_of, standings_without_board, unrun_parts
 from posbench.boards.section_facts import SectionFacts
 from posbench.config import board as definition
 from posbench.config import commands
@@ -120,11 +120,8 @@ class Facts:
     @property
     def unrun(self) -> str:
         """The parts of the main board without a record."""
-        known = {each.standing.part.rows for each in self._sections("main").values()}
-        titles = [
-            title for title, rows in definition.load("main").parts.items() if rows not in known
-        ]
-        return ", ".join(titles)
+        found = (each.standing.part for each in self._sections("main").values())
+        return ", ".join(unrun_parts(definition.load("main"), found))
 
     def size(self, group: str) -> int:
         """How many encodings, extensions or tasks there are, without controls.

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pandas as pd
 
-from posbench.base.wording import agreeing, counted
-from posbench.boards.ranking import ROUNDING, Ranked
+from posbench.base.wording import agreeing, counted, listed
+from posbench.boards.ranking import ROUNDING, Ranked, unrun_parts
 from posbench.config.board import Board, Judged
 from posbench.showing.pages import Chapter, Items, Page
 from posbench.showing.table import (
@@ -245,7 +245,7 @@ def _without_each(standing: Ranked, code: Code) -> Iterator[str]:
         each = " or ".join(_left_out(standing))
         yield f"{code(first)} stays first whichever {each} is left out."
         return
-    shown = "; ".join(f"{code(row)} without {_or(each)}" for row, each in others.items())
+    shown = "; ".join(f"{code(row)} without {listed(each, 'or')}" for row, each in others.items())
     each = " or ".join(_left_out(standing))
     yield f"Another row is first where one {each} is left out: {shown}."
 
@@ -254,10 +254,6 @@ def _left_out(standing: Ranked) -> Iterator[str]:
     """What was left out, one at a time."""
     seeds = any(each.startswith("seed ") for each in standing.first_without)
     yield from ["task"] * (len(standing.tasks) > 1) + ["seed"] * seeds
-
-
-def _or(names: Sequence[str]) -> str:
-    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _higher(standing: Ranked, code: Code) -> list[str]:
@@ -392,8 +388,7 @@ def _unknown(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
                     f"No training of {code(host)} learned {', '.join(never)}: {_link(standing)} "
                     "says nothing of extensions there."
                 )
-    known = [standing.part.rows for standing in found]
-    if missing := [f"“{title}”" for title, rows in board.parts.items() if rows not in known]:
+    if missing := [f"“{title}”" for title in unrun_parts(board, (each.part for each in found))]:
         yield f"No row has been run of these parts of the board: {', '.join(missing)}."
 
 

@@ -187,8 +187,12 @@ class Measured:
 
     @functools.cached_property
     def by_text(self) -> pd.DataFrame:
-        """One line a run, test length and text; see `posbench.records.tables.by_text`."""
-        return tables.by_text(self.records).rename(columns={"method": "row"})
+        """One line a run whose training learned, test length and text, with the names that are
+        shown; see `posbench.records.tables.by_text`.
+        """
+        names = self.lengths.drop_duplicates(tables.RUN)[[*tables.RUN, *ROW]]
+        learned = self.runs.loc[self.runs["trained"], SHOWN]
+        return tables.by_text(self.records).merge(names, on=tables.RUN).merge(learned, on=SHOWN)
 
     @functools.cached_property
     def by_length(self) -> pd.DataFrame:
@@ -196,8 +200,8 @@ class Measured:
 
         `score` is the mean over seeds, `half_width_95` half of its interval (Student's t, from
         three seeds on). `reaches`, the mean area of trainings that learned, `learned`, their
-        number, and `seeds_at_1x` are those of the row. Seeds that climbed to a length beyond those
-        that count are no fair sample of all: its score is NaN unless each did.
+        number, and `seeds_at_1x` are those of the row. A length that not all seeds have, as they
+        did not climb there or their ceiling diverged, has no fair sample of them: its score is NaN.
         """
         known = self.lengths
         lines = known.groupby([*ROW, "test_length"], sort=True)
@@ -212,7 +216,7 @@ class Measured:
         )
         rows = known.groupby(ROW)["seed"].nunique()
         found["seeds"] = rows.reindex(found.index.droplevel("test_length")).to_numpy()
-        partial = ~found["aggregated"].astype(bool) & (score.count() < found["seeds"])
+        partial = score.count() < found["seeds"]
         found.loc[partial, ["score", "half_width_95", "lowest", "highest"]] = np.nan
         runs = self.runs.assign(known=self.runs["in_distribution"].notna())
         areas = runs["area"].where(runs["trained"]).groupby([runs[name] for name in ROW])
@@ -261,7 +265,7 @@ class MoreContext:
 def more_context(measured: Measured) -> list[MoreContext]:
     """One for each protocol and task with such tests."""
     found = []
-    for (protocol, task), mine in measured.by_text.groupby(["protocol", "task"]):
+    for (protocol, task), mine in measured.by_text.groupby(["protocol_name", "task_name"]):
         rows = of_rows(mine, MULTIPLES)
         beside = beside_the_first(mine, list(rows.index), MULTIPLES[-1]) if len(rows) else rows
         found.append(MoreContext(protocol, task, rows, beside))

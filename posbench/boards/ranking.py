@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,7 @@ class BoardPart:
     rows: Rows
     runs: pd.DataFrame  # see `posbench.statistics.aggregates`
     unrun: int = 0  # how many rows it asks for that have no run
+    merged: tuple[Rows, ...] = ()  # the parts whose runs it has, where the board asks in several
 
     @classmethod
     def of_runs(cls, title: str, runs: pd.DataFrame) -> BoardPart:
@@ -97,23 +99,36 @@ def parts(board: Board, measured: Measured) -> list[BoardPart]:
     places = pd.MultiIndex.from_frame(measured.runs[SHOWN])
     found = []
     for title, together in _sections(board).items():
-        rows = together[0]
-        asked = {
-            (*pair, task, seed)
-            for part in together
-            for pair, task in itertools.product(pairs(part), part.tasks or board.all_tasks)
-            for seed in part.seeds_of(task)
-        }
+        rows, asked = together[0], {part: _asked(part, board) for part in together}
         protocol = _under(once, rows.protocol or board.protocol, board.protocol)
+        wanted = frozenset().union(*asked.values())
         # An empty list would choose columns.
-        mine = once[(once["protocol"] == protocol) & np.array([key in asked for key in keys], bool)]
+        ours = (once["protocol"] == protocol) & np.array([key in wanted for key in keys], bool)
+        mine = once[ours]
         if mine.empty:
             continue
+        there = set(itertools.compress(keys, ours))
+        merged = tuple(part for part in together if not asked[part].isdisjoint(there))
         runs = measured.runs[places.isin(pd.MultiIndex.from_frame(mine[SHOWN]))]
         runs = runs.assign(learned=runs["trained"], passes=runs["learned"]).reset_index(drop=True)
         unrun = set(pairs(rows)).difference(mine[ROW].itertuples(index=False, name=None))
-        found.append(BoardPart(title, rows, runs, len(unrun)))
+        found.append(BoardPart(title, rows, runs, len(unrun), merged))
     return found
+
+
+def unrun_parts(board: Board, found: Iterable[BoardPart]) -> list[str]:
+    """The titles of the board's parts of which no run is among those found."""
+    known = [rows for part in found for rows in part.merged]
+    return [title for title, rows in board.parts.items() if rows not in known]
+
+
+def _asked(rows: Rows, board: Board) -> frozenset[tuple[Any, ...]]:
+    """Encoding, extension, changes, task and seed of each run that a part asks for."""
+    return frozenset(
+        (*pair, task, seed)
+        for pair, task in itertools.product(pairs(rows), rows.tasks or board.all_tasks)
+        for seed in rows.seeds_of(task)
+    )
 
 
 def _sections(board: Board) -> dict[str, list[Rows]]:

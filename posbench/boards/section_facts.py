@@ -101,19 +101,19 @@ class SectionFacts:
     def agreed(self, row: str, other: str, length: float | None = None) -> bool:
         """Whether the difference has one sign in every seed, by its mean over tasks of a seed."""
         by_seed = self._by_seed(row, other, length)
-        return bool((by_seed < 0).all() or (by_seed > 0).all())
+        return len(by_seed) > 0 and bool((by_seed < 0).all() or (by_seed > 0).all())
 
     def loses_less(
         self, pair: tuple[str, str], other: tuple[str, str], length: float | None = None
     ) -> bool:
         """Whether a row less another is above the difference of a second pair in every seed."""
         more = self._by_seed(*pair, length) - self._by_seed(*other, length)
-        return bool((more > 0).all())
+        return len(more) > 0 and bool((more > 0).all())
 
     def _by_seed(self, row: str, other: str, length: float | None) -> pd.Series:
         """A row less another by seed, in the mean over the tasks that both learned with it."""
         measure = "area" if length is None else f"{length:g}x"
-        runs, _ = self.measured.with_scores(self.measured.runs, self.standing.longest)
+        runs, _ = self.measured.with_scores(self.standing.pool, self.standing.longest)
         runs = runs[runs["trained"] & runs["row"].isin([row, other])]
         of, over = (
             runs[runs["row"] == each].set_index(["task", "seed"])[measure] for each in (row, other)

@@ -52,6 +52,12 @@ def contents(records: Iterable[Record], audits: Sequence[Audit] = ()) -> dict[st
     for record in records:
         order = (record.protocol.slug, record.method.slug, record.seed)
         by_task.setdefault(record.task.slug, []).append((*order, _line(rounded(record))))
+    for task, lines in by_task.items():
+        if len(lines) > MOST_LINES:
+            raise PosbenchError(
+                f"task {task} has {len(lines):,} records, and a file of records has at most "
+                f"{MOST_LINES:,}: publish them into several folders"
+            )
     found = {
         RECORDS.replace("*", task): "".join(line for *_, line in sorted(lines))
         for task, lines in by_task.items()

@@ -5,7 +5,8 @@
 where t are texts, N_t the tokens of a text that were asked for, and a_t and b_t their losses in all
 under the two. The share of tokens that are right differs likewise. Tokens of one text depend on
 each other, so the 95 % interval is that of texts drawn again, with all of their tokens; and p is
-twice the smaller share of the draws on either side of 0, each side with one draw more.
+twice the smaller share of the draws on either side of 0, each side with one draw more. It is at
+least 2 / 2^n for n texts, what flips of their signs can give. Fewer than three texts have neither.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import numpy as np
 import pandas as pd
 
 from posbench.core.streams import stream_seed
-from posbench.statistics.aggregates import CONFIDENCE, Array
-from posbench.statistics.randomisation import holm
+from posbench.statistics.aggregates import CONFIDENCE, FEWEST, Array
+from posbench.statistics.randomisation import holm, least_sign_flip
 
 DRAWS = 10_000
 SUMS = ("nats", "right")
@@ -39,6 +40,8 @@ class Difference:
     def __str__(self) -> str:
         if math.isnan(self.mean):
             return "not known"
+        if math.isnan(self.low):
+            return f"{self.mean:+.3f}"
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
@@ -72,10 +75,13 @@ def difference(
     tokens, values = (texts[name].to_numpy(float) for name in ("tokens", "sum"))
     drawn = _drawn(len(texts), draws, seed)
     means = drawn @ values / (drawn @ tokens)
+    mean = float(values.sum() / tokens.sum())
+    if len(texts) < FEWEST or math.isnan(mean):
+        return Difference(mean, *3 * (math.nan,))
     low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     side = min((means <= 0).sum(), (means >= 0).sum())
-    p = math.nan if math.isnan(low) else min(1.0, 2 * (side + 1) / (draws + 1))
-    return Difference(float(values.sum() / tokens.sum()), float(low), float(high), p)
+    p = max(least_sign_flip(len(texts)), min(1.0, 2 * (side + 1) / (draws + 1)))
+    return Difference(mean, float(low), float(high), p)
 
 
 def of_rows(by_text: pd.DataFrame, multiples: Sequence[float]) -> pd.DataFrame:

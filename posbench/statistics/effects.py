@@ -159,12 +159,14 @@ class Fitted:
         table = pd.DataFrame(found, names).reindex(kept)
         return table.assign(p_holm=holm(list(table["p"])))
 
-    def bounds(self, tasks: Sequence[str]) -> pd.DataFrame:
+    def bounds(self, tasks: Sequence[str], rows: Sequence[str]) -> pd.DataFrame:
         """The mean over these tasks if what was not learned reached as little as can be (0), and
         as far as the best of all rows there (1 where there is none): columns `least` and `most`.
+        A row may have learned nothing.
         """
         cells = self.cell_means().reindex(columns=list(tasks))
         best = cells.max().fillna(1.0)
+        cells = cells.reindex(list(rows))
         return pd.DataFrame(
             {"least": cells.fillna(0.0).mean(1), "most": cells.fillna(best).mean(1)}
         )

@@ -124,8 +124,7 @@ def standing(runs: pd.DataFrame, fitted: Fitted | None) -> pd.DataFrame:
         nothing = ["low", "high", "least", "most", "difference", "common", "p_holm"]
         return table.assign(**dict.fromkeys(nothing, np.nan))
     table = table.join(fitted.table()[["low", "high"]])
-    table = table.join(fitted.bounds(sorted({*runs["task"], *fitted.tasks})))
-    table = table.fillna({"least": 0.0, "most": 1.0})
+    table = table.join(fitted.bounds(sorted({*runs["task"], *fitted.tasks}), table.index))
     if not table["placed"].any():
         return table.assign(**dict.fromkeys(["difference", "common", "p_holm"], np.nan))
     rows = [row for row in table.index if row in fitted.rows]

@@ -82,7 +82,7 @@ class Costs:
                     record.task.name,
                     record.method.base,
                     record.training.cpu_seconds / record.training.steps,
-                    multiplications(record.config, record.training.train_positions),
+                    relative_work(record.config, record.training.train_positions),
                     record.evaluated.evaluation_cpu_seconds
                     + (record.evaluated.preparation_cpu_seconds if record.search else 0.0),
                 )
@@ -123,7 +123,7 @@ class Costs:
         multiplication as under the other protocols.
 
         A training that ends when its task is learned makes as many steps as others did; see
-        `_steps`. Fine-tuning costs a share of that for each run; see `_further`.
+        `_steps`. What is trained after it costs a share of that for each run; see `_further`.
         """
         any_test = float(self.tests.median()) if len(self.tests) else np.nan
         on_gpu = open_ended = 0
@@ -167,7 +167,7 @@ class Costs:
 
             try:
                 setup = Setup.of(spec.composed.cfg())
-                self._works[key] = multiplications(setup.nodes, setup.train_positions)
+                self._works[key] = relative_work(setup.nodes, setup.train_positions)
             except Exception:  # of a task of the user, say: the run will tell it
                 self._works[key] = np.nan
         return self._works[key] * self._of_a_multiplication.of(task.name, base)
@@ -187,7 +187,7 @@ class Costs:
         return self._known[protocol]
 
 
-def multiplications(config: Mapping[str, Any], positions: int) -> float:
+def relative_work(config: Mapping[str, Any], positions: int) -> float:
     """Multiplications of a training step, up to a factor that is the same for all of them.
 
         batch * T * layers * loops * (4 D W + 2 r D^2 + 2 T W)
@@ -255,16 +255,23 @@ def _ratio(some: pd.Series, others: pd.Series) -> float:
 
 
 def _further(spec: RunSpec) -> float:
-    """What fine-tuning costs, as a share of the training before it.
+    """What training costs after the one that runs share, as a share of that one.
 
-        steps * (1 + multiple) / 2
+        fine-tuning:             steps * (1 + multiple) / 2
+        from an earlier step:    start + steps * (1 + multiple) / 2
+        a ceiling:               sum over multiples m of (1 + m) / 2
 
-    because its sequences are drawn between the shortest and `multiple` times the longest.
+    Sequences are drawn between the shortest and m times the longest. A ceiling trains as many steps
+    at each length. Extensions that begin at the same step share the training up to there, which is
+    counted for each of them.
     """
     extension = spec.composed.content["extension"]
+    start = extension.get("start", 0.0)
+    if "multiples" in extension:
+        return float(sum((1 + multiple) / 2 for multiple in extension["multiples"]))
     if not {"steps", "multiple"} <= extension.keys():
         return 0.0
-    return float(extension["steps"] * (1 + extension["multiple"]) / 2)
+    return float(start + extension["steps"] * (1 + extension["multiple"]) / 2)
 
 
 def _is_open_ended(config: Mapping[str, Any]) -> bool:

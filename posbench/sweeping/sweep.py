@@ -100,7 +100,7 @@ class Watch:
 # -- all together ----------------------------------------------------------------------------------
 
 DEATHS = 2
-"""A run is not begun again once this many workers have died while they made it."""
+"""A run that is launched alone, and whose workers have died as often as this, has failed."""
 STOPPED = "its job was stopped by a signal: cancelled, or too slow"
 SHARE_OF_TEST = 0.1
 """The cost of a run without training, in runs with one, where no record tells."""

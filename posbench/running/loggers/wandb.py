@@ -19,7 +19,7 @@ from posbench.running.loggers.metrics import About
 from posbench.showing import figures as depth_map
 from posbench.showing.figures import score_by_length
 from posbench.showing.pages import Chapter, Page, Picture
-from posbench.showing.table import Line, Markdown, Table, code, number
+from posbench.showing.table import NOTHING, Line, Markdown, Table, code, number
 
 STEP = metrics.STEP
 MULTIPLE = metrics.tested("multiple")
@@ -215,7 +215,14 @@ def page(record: Record) -> str:
     tested = [row for row in record.rows if row.multiple >= 1]
     picture = score_by_length({record.method.label: tested}, record.measure)
     lengths = [
-        Line(f"{row.multiple:g}x", [str(row.test_length), number(row.score), f"{row.loss:.4g}"])
+        Line(
+            f"{row.multiple:g}x",
+            [
+                str(row.test_length),
+                number(row.score),
+                NOTHING if row.loss is None else f"{row.loss:.4g}",  # without a model, or too large
+            ],
+        )
         for row in record.rows
     ]
     summary = [
