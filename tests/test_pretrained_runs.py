@@ -580,6 +580,19 @@ def test_perplexity_needs_a_token_to_predict(
     assert "log-likelihood" not in out and not (tmp_path / "mine").exists()
 
 
+def test_settings_are_not_chosen_on_tokens_of_a_test(said: Said, tmp_path: Path) -> None:
+    """449 tokens from the start of the file for the test, and 374 from its end for the search."""
+    text = tmp_path / "mine.txt"
+    words = ["task=perplexity", f"text={text}", "lengths=[1.5]", "texts=1", "extension=yarn_tuned"]
+    words += ["extension.budget=2", "extension.multiple=1.25"]
+    text.write_text("The road goes past the mill, and so on. " * 18)
+    status, _, error = said(*words)
+    assert status == 1 and "tokens, and 823 are needed, so that no test has tokens on" in error
+    assert not files.records(tmp_path / "mine")
+    text.write_text("The road goes past the mill, and so on. " * 60)
+    assert said(*words)[0] == 0
+
+
 def test_a_device_that_is_not_there_is_said(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     status, _, error = said("device=cuda")

@@ -12,7 +12,7 @@ from posbench.base.disk import write_json
 from posbench.base.errors import ConfigError
 from posbench.core.extension import Extension, Searched
 from posbench.core.streams import stream_seed
-from posbench.pretrained.measuring import Measurement
+from posbench.pretrained.measuring import Measurement, Perplexity
 from posbench.pretrained.mounting import Mounted
 from posbench.records.record import RecordedTrial, Search
 
@@ -37,6 +37,8 @@ def choose(
             f"extension.multiple={searched.multiple:g} chooses settings at {length} tokens, which "
             "is a test length: choose another multiple"
         )
+    if isinstance(measured, Perplexity):
+        _refuse_common_tokens(measured, length, max(lengths), max(texts) + 1)
     known: list[float | None] = json.loads(kept.read_text()) if kept.exists() else []
     asked = 0
 
@@ -59,6 +61,17 @@ def choose(
     tried: list[Any] = [RecordedTrial(settings=each.settings, loss=each.loss) for each in trials]
     samples = len(texts) * len(measured.numbers(0))
     return trials[0].extension, Search(length=length, num_samples=samples, trials=tried)
+
+
+def _refuse_common_tokens(measured: Perplexity, chosen: int, tested: int, texts: int) -> None:
+    """Tests take stretches from the start of the file, and validation takes them from its end."""
+    needed = texts * (chosen + tested - 2 * len(measured.before))
+    if needed > len(measured.tokens):
+        raise ConfigError(
+            f"text={measured.file} has {len(measured.tokens)} tokens, and {needed} are needed, so "
+            "that no test has tokens on which settings are chosen: give a longer file, fewer texts "
+            "or shorter lengths"
+        )
 
 
 def _finite(value: float) -> float | None:
