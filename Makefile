@@ -32,6 +32,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt requirements.lock
 demo: $(VENV)/.installed ## one training of RoPE, four extensions of it, a board of five rows: a minute
 	$(BIN)/python -m posbench -m method=rope,rope_pi,rope_ntk,rope_yarn,rope_self_extend
 	$(BIN)/posbench board
+	@echo 'Next: . $(BIN)/activate, and then posbench --help'
 
 test: $(VENV)/.installed ## the tests: minutes
 	$(BIN)/python -m pytest -m 'not slow'

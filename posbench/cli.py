@@ -48,7 +48,23 @@ def main() -> None:
         words = ["--help"]
     if words[:1] and words[0] in COMMANDS:
         sys.exit(carried_out(words))
+    if words[:1] and (said := misspelt(words[0])):
+        print(f"posbench: {said}", file=sys.stderr)
+        sys.exit(1)
     sys.exit(carried_out(["run", *words]))
+
+
+def misspelt(word: str) -> str:
+    """What to say of a first word that is near to a command, and neither a setting nor a name."""
+    if not word.isalpha():
+        return ""
+    from posbench.base.wording import closest
+    from posbench.config import folders
+
+    named = any(word in folders.own_names(group) for group in folders.GROUPS)
+    if named or not (meant := closest(word, COMMANDS)):
+        return ""
+    return f"{word} is no command: did you mean {meant}? `posbench --help` lists all of them"
 
 
 def carried_out(words: Sequence[str]) -> int:

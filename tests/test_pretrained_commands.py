@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ def test_verify_answers_on_the_command_line(
     given = json.dumps(YARN | {"rope_theta": 10000.0})
     assert verify.main([f"model={folder}", f"rope_parameters={given}"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("Trained for 300 positions, served up to 1200.")
+    assert out.startswith("Trained for 300 positions, by its max_position_embeddings, served up")
     assert out.splitlines()[-2].startswith("yarn takes effect in 2 of 2 rotary layers")
     assert out.splitlines()[-1] == "No problem was found."
     short = "max_position_embeddings=600"
@@ -163,6 +164,29 @@ def test_verify_answers_on_the_command_line(
     assert verify.main(["length=5"]) == 1
     assert "model= is missing" in capsys.readouterr().err
     assert verify.main([]) == 1
+
+
+def test_verify_needs_no_tokenizer_and_says_where_the_trained_length_is_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    llama(positions=POSITIONS).save_pretrained(tmp_path)
+    assert verify.main([f"model={tmp_path}"]) == 0
+    first = "Trained for 300 positions, by its max_position_embeddings, served up to 300."
+    assert capsys.readouterr().out.startswith(first)
+    assert verify.main([f"model={tmp_path}", "train_positions=300"]) == 0
+    assert capsys.readouterr().out.startswith("Trained for 300 positions, served up to 300.")
+
+
+def test_a_rule_of_config_json_that_is_none_is_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied = shutil.copytree(folder, tmp_path / "yran")
+    config = json.loads((copied / "config.json").read_text())
+    config["rope_parameters"] = YARN | {"rope_type": "yran"}
+    (copied / "config.json").write_text(json.dumps(config))
+    assert verify.main([f"model={copied}"]) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "rope_type=yran in " in error and "did you mean yarn?" in error
 
 
 def test_a_misspelt_setting_is_refused_before_the_model_is_loaded(
@@ -199,6 +223,12 @@ NTK_BASE = 10_000 * 2 ** (4 / 3)  # of four pairs
             {"rope_parameters": {**UNTOLD, "rope_type": "linear", "factor": 1.0}},
             ["linear takes no effect"],
         ),
+        (
+            {"max_position_embeddings": 1200},
+            ["1200 positions are served, 4 times those of training, and no extension takes effect"],
+        ),
+        ({"max_position_embeddings": 375}, []),  # as Qwen 3 has room for what is generated
+        ({"train_positions": 75}, ["300 positions are served, 4 times those of training"]),
     ],
 )
 def test_problems_are_named_and_only_those(given: dict[str, Any], problems: list[str]) -> None:

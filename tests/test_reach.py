@@ -111,6 +111,23 @@ def test_a_model_that_holds_everywhere_or_can_do_nothing_is_told(tmp_path: Path)
     assert "can do nothing at 100 tokens" in found.sentence()
 
 
+class Harmed(Falling):
+    """More context harms, as it may do to the loss."""
+
+    def point(self, length: int, samples: Sequence[float]) -> Point:
+        return Point(length, -0.004, -0.009, 0.001, len(samples))
+
+
+def test_a_model_that_context_harms_can_do_nothing(tmp_path: Path) -> None:
+    for texts in (1, 2):
+        found = search(Harmed(0), tmp_path / str(texts), texts=texts)
+        said = ended(found)
+        assert "so there is nothing to lose" in said[-1] and [p.length for p in found.all] == [100]
+        assert "can do nothing at 100 tokens" in found.sentence()
+        again = search(Harmed(0), tmp_path / str(texts), texts=texts)  # all of it is kept
+        assert ended(again) == [] and again.sentence() == found.sentence()
+
+
 def test_few_samples_leave_the_reach_open(tmp_path: Path) -> None:
     """Two of two at the trained length, one of two beyond: half, and its interval has all."""
     found = search(Falling(150, beyond=1, of=2), tmp_path, hold=0.6)

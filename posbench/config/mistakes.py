@@ -186,7 +186,7 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
         return f"{needed}, which is not installed: pip install 'posbench[{extra}]'"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, option = error.missing_cfg_file.rpartition("/")
-        return unknown(f"{group}={option}", group, option, sorted(error.options))
+        return unknown(f"{group}={option}", group, option, sorted(error.options), own)
     if isinstance(error, OverrideParseException):
         return _unreadable(error.override, own)
     if isinstance(error, InterpolationKeyError):
@@ -267,7 +267,7 @@ def _unreadable(word: str, own: Sequence[Path]) -> str:
     if "" in values[1:] and not set(value) & set("[](){}'\""):
         return f"{word} lists an empty value: write {key}={','.join(filter(None, values))}"
     if key in folders.GROUPS and value:
-        return unknown(word, key, value, folders.names(key, own))
+        return unknown(word, key, value, folders.names(key, own), own)
     if word.endswith((".yaml", ".yml")):
         chosen_by_name = f"--config-dir FOLDER encoding={Path(word).stem}"
         return f"{word} is a file, which is chosen by its name: write {chosen_by_name}"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from posbench.base.errors import ConfigError, PosbenchError
-from posbench.base.wording import closest, known_names
+from posbench.base.wording import closest, known_names, listed
 from posbench.config import folders
 from posbench.config.compose import compose, option_file
 from posbench.config.composition_rules import at, merged
@@ -22,13 +24,23 @@ right.
 """
 
 
-def unknown(word: str, group: str, option: str, known: Collection[str]) -> str:
-    """What to do about a word that chooses none of the known options of a group."""
+def unknown(
+    word: str, group: str, option: str, known: Collection[str], own: Sequence[Path] = ()
+) -> str:
+    """What to do about a word that chooses none of the known options of a group. Folders of the
+    user are named where Hydra is not initialised with them.
+    """
     if (path := folders.left_out(group, option)) is not None:
         return f"{word} is unknown: {path} is found with --config-dir {path.parent.parent}"
+    if not own and GlobalHydra.instance().is_initialized():
+        own = folders.searched()
+    others = [each for each in folders.GROUPS if option in folders.names(each, own)]
+    if others:
+        there = listed([f"{each}={option}" for each in others], "or")
+        return f"{word} is unknown: did you mean {there}?"
     meant = closest(option, known)
-    own = "; a file of your own is found with --config-dir FOLDER"
-    hint = own * (meant is None and group in folders.GROUPS)
+    anywhere = "; a file of your own is found with --config-dir FOLDER"
+    hint = anywhere * (meant is None and group in folders.GROUPS)
     return f"{word} is unknown: {known_names(known, HELP, meant)}{hint}"
 
 

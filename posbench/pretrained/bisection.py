@@ -122,6 +122,8 @@ class LengthSearch:
         """Seconds of the texts that a search lacks, of a model that reads so far, if a text of the
         first length takes some and time grows with a power of tokens.
         """
+        if self._found and not self.can:
+            return 0.0
         return sum(
             self.lacking(length) * seconds * (length / self.start) ** power
             for length in path(*self._ends, reach, self._found)
@@ -160,7 +162,8 @@ class LengthSearch:
         return self.hold * self.first.value
 
     def holds(self, point: Point) -> bool:
-        return point.value >= self.threshold
+        """Whether it has its share of the first length, which has all of it, even of a loss."""
+        return point.length == self.start or point.value >= self.threshold
 
     @property
     def can(self) -> bool:

@@ -13,10 +13,13 @@ from typing import Any
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError, PosbenchError
+from posbench.base.wording import closest, known_names
 
 GGUF = ".gguf"
 COUNTED = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja")
 """Endings of the files of a folder that say what the model computes."""
+OF_TOKENIZERS = ("*token*", "vocab*", "*.model", "spiece*")
+"""Names of files of a tokenizer, of which a folder with one has some."""
 AS_DATA: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """What every loader of transformers is told: a model is data, and all of it is on this machine.
 Told nothing about code of the model's own, transformers asks on a terminal whether to run it."""
@@ -68,13 +71,39 @@ class Files:
 
     def load(self, dtype: str, device: str = "cpu") -> tuple[Any, Any]:
         """The model and its tokenizer; ConfigError says what is not there."""
+        tokenizer = self.tokenizer()  # first, for it takes no time
+        return self.model(dtype, device), tokenizer
+
+    def model(self, dtype: str, device: str = "cpu") -> Any:
+        """The model alone; ConfigError says why it cannot be loaded."""
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM
 
         if not getattr(torch, device).is_available():
             raise ConfigError(f"device={device} and torch sees none: leave device out")
+        safe = {} if self.path.suffix == GGUF else {"use_safetensors": True}
+        return self._loaded(AutoModelForCausalLM, "", dtype=dtype, **safe).eval().to(device)
+
+    def tokenizer(self) -> Any:
+        """The tokenizer alone; ConfigError says why it cannot be loaded."""
+        from transformers import AutoTokenizer
+
+        lacking = ConfigError(
+            f"model={self.path} has no tokenizer, which tasks as text need: save that of the model "
+            "in the same folder"
+        )
+        try:
+            found = self._loaded(AutoTokenizer, " with its tokenizer, which tasks as text need")
+        except ConfigError:
+            if self.path.is_dir() and not any(map(list, map(self.path.glob, OF_TOKENIZERS))):
+                raise lacking from None
+            raise
+        if not found("some words")["input_ids"]:  # transformers makes one up, without tokens
+            raise lacking
+        return found
+
+    def _loaded(self, of: Any, what: str, **more: Any) -> Any:
         where: dict[str, Any] = AS_DATA | {"pretrained_model_name_or_path": self.path}
-        weights: dict[str, Any] = {"dtype": dtype}
         if self.path.suffix == GGUF:
             need_gguf()
             where |= {
@@ -84,26 +113,19 @@ class Files:
         else:
             refuse_kernels(self.path)
             refuse_pickles(self.path)
-            weights["use_safetensors"] = True
         try:
-            tokenizer = AutoTokenizer.from_pretrained(**where)
-            model = AutoModelForCausalLM.from_pretrained(**where, **weights)
+            return of.from_pretrained(**where, **more)
         except UNLOADABLE as error:  # as it says it
             if "trust_remote_code" in str(error):
                 raise ConfigError(
                     f"model={self.path} needs code of its own ({_own_code(self.path)}), which is "
                     "never run here: choose a model and a tokenizer that transformers has itself"
                 ) from None
+            refuse_unknown_rules(self.path)
             raise ConfigError(
-                f"model={self.path} cannot be loaded with its tokenizer, which tasks as text need: "
+                f"model={self.path} cannot be loaded{what}: "
                 f"{' '.join(str(error).split()) or type(error).__name__}"
             ) from None
-        if not tokenizer("some words")["input_ids"]:  # transformers makes one up, without tokens
-            raise ConfigError(
-                f"model={self.path} has no tokenizer, which tasks as text need: save that of the "
-                "model in the same folder"
-            )
-        return model.eval().to(device), tokenizer
 
 
 def refuse_kernels(folder: Path) -> None:
@@ -115,6 +137,26 @@ def refuse_kernels(folder: Path) -> None:
                 f"model={folder} names code to fetch in its config.json ({name}: "
                 f"{config[name]!r}), which is never run here: take that line out"
             )
+
+
+def refuse_unknown_rules(folder: Path) -> None:
+    """ConfigError where config.json has a `rope_type` that is none, of which transformers only
+    repeats the name.
+    """
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    config = _mapping(folder / "config.json")
+    places = [each for each in (config, config.get("text_config")) if isinstance(each, dict)]
+    blocks = [each.get(name) for each in places for name in ("rope_scaling", "rope_parameters")]
+    while blocks:
+        block = blocks.pop()
+        if not isinstance(block, dict):
+            continue
+        blocks += block.values()  # of each kind of layer
+        kind = str(block.get("rope_type", block.get("type", "default")))
+        if kind not in (known := ["default", *ROPE_INIT_FUNCTIONS]):
+            hint = known_names(known, "posbench pretrained verify --help", closest(kind, known))
+            raise ConfigError(f"rope_type={kind} in {folder / 'config.json'}: {hint}")
 
 
 def refuse_pickles(folder: Path) -> None:

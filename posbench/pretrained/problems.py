@@ -57,6 +57,7 @@ class Problems:
             )
         yield from self.unsaid_length()
         yield from self.contradictions()
+        yield from self.unextended()
 
     def remarks(self) -> Iterator[str]:
         """Settings that are not read or were lost."""
@@ -112,6 +113,27 @@ class Problems:
                     f"{self.trained} positions of max_position_embeddings: write the length "
                     "of training"
                 )
+
+    @property
+    def says_the_trained_length(self) -> bool:
+        """Whether a setting says it; else `max_position_embeddings` of the folder is taken."""
+        given = self.settings.train_positions or getattr(self.config, ORIGINAL, None)
+        return bool(given or any(each.get(ORIGINAL) for each in each_rule(self.own)))
+
+    def unextended(self) -> Iterator[str]:
+        """More positions than those of training, and layers that turn as if there were not."""
+        served = self.asked or self.configured
+        turning = [
+            kind
+            for kind in self.kinds
+            if kind.frequencies and not (kind.window and kind.window <= self.trained)
+        ]
+        changed = self.other_base or any(kind.changes for kind in turning)
+        if turning and not changed and not self.unsaid and served > LENGTHENED * self.trained:
+            yield (
+                f"{served} positions are served, {served / self.trained:.3g} times those of "
+                "training, and no extension takes effect"
+            )
 
     def contradictions(self) -> Iterator[str]:
         """A base or lengths that are not those of the model, or of the factor."""

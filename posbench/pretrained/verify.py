@@ -66,8 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         files = Files(settings.model)
         need_transformers()
         refuse_early(files, settings.rope_parameters)
-        model, _ = files.load(settings.dtype, settings.device)
-        found = Verified.of(model, settings)
+        found = Verified.of(files.model(settings.dtype, settings.device), settings)
         print("\n".join(found.lines()), flush=True)
         return int(bool(found.problems))
 
@@ -187,7 +186,8 @@ class Verified:
                 "before its linear factor, so it is not judged: train_positions=N says it."
             )
         else:
-            yield f"Trained for {self.trained} positions, served up to {self.length}."
+            by = "" if self.judged.says_the_trained_length else ", by its max_position_embeddings"
+            yield f"Trained for {self.trained} positions{by}, served up to {self.length}."
         yield ""
         columns = ("layers", "positions", "base", "extension, as measured", "changed")
         rows = [Line(_spans(numbers), kind.cells()) for kind, numbers in kinds]

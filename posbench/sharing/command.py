@@ -41,8 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = Parser(
         prog="posbench records",
         description="Keep records, and check them.",
-        epilog="records zoo keeps trained weights, records dashboard makes the pages of a W&B "
-        "project; each has its own --help.",
+        epilog="Each has its own --help.",
     )
     parser.set_defaults(left="what was complete is kept")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -55,6 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
     _add_export(commands.add_parser("export", help="write a data set and a site"))
     columns = commands.add_parser("columns", help="say what the columns of the long table mean")
     columns.set_defaults(carry_out=_show_columns)
+    # Here for help and mistakes: `posbench.cli` calls their modules.
+    commands.add_parser("zoo", help="keep trained weights, which runs need not train again")
+    commands.add_parser("dashboard", help="make the pages of a W&B project")
     chosen = parser.parse_args(arguments)
 
     def carried_out() -> int:

@@ -54,6 +54,8 @@ def _results_dir(planned: SweepPlan) -> Path:
 
 def lines(planned: SweepPlan, results_dir: Path) -> Iterator[str]:
     """What is complete, under way, failed and missing, and how long the rest will take."""
+    if not results_dir.is_dir():
+        yield f"There is no folder {results_dir} yet: results_dir= names that of another sweep."
     yield from planned.heading()
     found = workers(results_dir)
     by_key = {run.spec.key: run for run in planned.runs}
