@@ -508,3 +508,4 @@ def test_an_unknown_experiment_gets_its_sentence(answered: Answered) -> None:
     status, _, err = answered("experiment=zoology2024")
     assert status == 1
     assert err.startswith("posbench: experiment=zoology2024 is unknown: did you mean zoology2024_")
+    assert err.endswith(" or protocol=zoology2024?\n")

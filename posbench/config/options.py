@@ -34,11 +34,11 @@ def unknown(
         return f"{word} is unknown: {path} is found with --config-dir {path.parent.parent}"
     if not own and GlobalHydra.instance().is_initialized():
         own = folders.searched()
-    others = [each for each in folders.GROUPS if option in folders.names(each, own)]
-    if others:
-        there = listed([f"{each}={option}" for each in others], "or")
-        return f"{word} is unknown: did you mean {there}?"
     meant = closest(option, known)
+    others = [f"{each}={option}" for each in folders.GROUPS if option in folders.names(each, own)]
+    if others:
+        there = listed([*([meant] if meant else []), *others], "or")
+        return f"{word} is unknown: did you mean {there}?"
     anywhere = "; a file of your own is found with --config-dir FOLDER"
     hint = anywhere * (meant is None and group in folders.GROUPS)
     return f"{word} is unknown: {known_names(known, HELP, meant)}{hint}"
