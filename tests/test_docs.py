@@ -625,8 +625,8 @@ def test_what_is_not_there_is_refused_with_what_was_meant(facts: answers.Facts) 
         first.reach("alibbi")
     with pytest.raises(PosbenchError, match="has no column height"):
         first.table(["rope"], ["height"])
-    with pytest.raises(PosbenchError, match="a table of 9 rows is too long: at most 8"):
-        first.table(first.placed[:9], ["reaches"])
+    with pytest.raises(PosbenchError, match="a table of 10 rows is too long: at most 9"):
+        first.table(first.placed[:10], ["reaches"])
     with pytest.raises(PosbenchError, match="board main has no section Decodings"):
         facts.section("main", "Decodings")
     with pytest.raises(PosbenchError, match=r"conf/board has no nothing|nothing"):

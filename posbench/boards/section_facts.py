@@ -23,7 +23,7 @@ from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, w
 from posbench.statistics.aggregates import Estimate
 from posbench.statistics.standings import SIGNIFICANT
 
-MOST = 8
+MOST = 9
 """Rows of a table in the documentation."""
 
 
