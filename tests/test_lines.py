@@ -515,6 +515,14 @@ def test_no_more_is_unpacked_than_a_file_of_records_has(
     assert f"{path}, {said.replace(str(100_001), '1001')}" in held.unreadable[-1]
 
 
+def test_no_more_is_written_than_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MOST_LINES", 2)
+    found = [record("rope", seed=seed) for seed in range(3)]
+    assert lines.contents(found[:2])
+    with pytest.raises(PosbenchError, match="task copy has 3 records, and a file of records has"):
+        lines.contents(found)
+
+
 @pytest.mark.parametrize("line", ["{", "[]", '{"protocol": "cpu"}'])
 def test_a_bad_line_of_the_audits_is_named(folder: Path, line: str) -> None:
     (folder / "audits.jsonl").write_text(line + "\n")
