@@ -845,6 +845,28 @@ def test_a_failure_stops_no_other_run_and_is_told_with_its_command(
     assert "\n    python -m posbench protocol=smoke task=copy method=rope_pi seed=0" in told
     log = tmp_path / "logs/smoke/copy/rope_pi/seed=0/said.txt"
     assert "Traceback" in log.read_text()
+    words = ("protocol=smoke", "task=copy", "method=rope,rope_pi,rope_ntk,nope")
+    shown = list(status.lines(plan(requested(*words, f"results_dir={tmp_path}")), tmp_path))
+    counts = [line.split() for line in shown if re.match(r" +\d", line)]
+    assert counts == [
+        ["2", "complete"],
+        ["0", "not", "applicable"],
+        ["0", "running"],
+        ["1", "failed"],
+        ["1", "missing"],
+    ]
+    [at] = (place for place, line in enumerate(shown) if re.search(failed, line))
+    assert "\n             python -m posbench protocol=smoke task=copy method=rope_pi" in shown[at]
+
+
+def test_the_state_of_a_sweep_that_never_ran_names_the_folder_that_is_not_there(
+    mine: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "nowhere"
+    words = ("protocol=smoke", "task=copy", "method=rope,nope", f"results_dir={folder}")
+    first, *rest = status.lines(plan(requested(*words)), folder)
+    assert first == f"There is no folder {folder} yet: results_dir= names that of another sweep."
+    assert "        2  missing" in rest and not folder.exists()
 
 
 @pytest.mark.parametrize(
