@@ -172,7 +172,7 @@ def _sweep(asked: Request, *, plan_only: bool) -> pd.DataFrame:
 
 
 def _record(spec: RunSpec) -> Any:
-    record = RunSpec.of(spec.composed.but(**dict.fromkeys(OF_MAKING[:1], False))).record()
+    record = RunSpec.of(spec.composed.but(force=False)).record()
     if record is None:
         raise PosbenchError(f"{spec.title} has left no record at {spec.path}: see what it said")
     return record

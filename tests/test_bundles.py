@@ -346,7 +346,8 @@ def test_records_of_pretrained_models_are_neither_sent_nor_taken(
 def test_nothing_to_send_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bundle", str(tmp_path / "x.tar.gz"), "--from", str(tmp_path), "--method", "decayy"]
     assert results_command(words) == 1
-    assert f"no records in {tmp_path}: run `python" in capsys.readouterr().err
+    said = f"no records in {tmp_path}: name a folder that holds records/"
+    assert said in capsys.readouterr().err
     assert not (tmp_path / "x.tar.gz").exists()
 
 

@@ -720,7 +720,7 @@ GOOD = "- claim: one\n  source: two\n  of: ntk\n  over: pi\n  at: [2]\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "claims.yaml cannot be read: "),
+        (None, "claims.yaml cannot be read: No such file or directory"),
         (
             GOOD + "  experiments: [a]\n  tasks: [b]\n",
             "claims.yaml, entry 1: experiments have tasks of their own: leave out tasks",

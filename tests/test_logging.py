@@ -41,7 +41,7 @@ from posbench.running.loggers.metrics import About
 from posbench.running.run_spec import Fingerprint
 from posbench.sharing import upload as uploading
 from posbench.sharing.command import main as results_command
-from posbench.showing import figures as depth_map
+from posbench.showing.figures import depth_map_pixels
 from posbench.showing.table import NOTHING
 
 TEST = {
@@ -436,7 +436,7 @@ def test_wandbs_page_of_a_record_without_a_loss_has_a_dash() -> None:
 
 
 def pixels_of(run: Record) -> np.ndarray | None:
-    return depth_map.pixels(run.rows, run.views)
+    return depth_map_pixels(run.rows, run.views)
 
 
 def test_a_depth_map_has_dark_and_bright_cells_and_none_where_there_are_no_sources() -> None:
@@ -597,7 +597,7 @@ def test_there_must_be_something_to_upload(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert results_command(["upload", str(tmp_path)]) == 1
-    said = f"no records in {tmp_path}: run `python -m posbench` first"
+    said = f"no records in {tmp_path}: name a folder that holds records/"
     assert said in capsys.readouterr().err
 
 

@@ -127,7 +127,7 @@ def known(value: float) -> Reach:
     return Reach(value, value)
 
 
-BELOW, ABOVE_8, ABOVE_64 = Reach(0, 1), Reach(8, np.inf), Reach(64, np.inf)
+BELOW = Reach(0, 1)
 
 
 # -- of the long table -----------------------------------------------------------------------------

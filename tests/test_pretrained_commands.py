@@ -512,6 +512,29 @@ def test_a_model_keeps_what_no_extension_changes(tmp_path: Path) -> None:
     assert "--rope-scale 2 " in Recipe.of(mine, YaRN()).llama_cpp
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{",
+        '{"max_position_embeddings": "abc"}',
+        '{"rope_parameters": 3}',
+        '{"hidden_size": null}',
+        '{"rope_theta": [1]}',
+        '{"text_config": 7}',
+        '{"head_dim": Infinity}',
+    ],
+)
+def test_a_configuration_of_another_kind_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    (tmp_path / "config.json").write_text(content)
+    assert advise.main([f"model={tmp_path}", "target=16384"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"posbench: model={tmp_path} has no config.json that can be read (")
+    assert error.endswith("): give trained= and base=\n") and error.count("\n") == 1
+
+
 def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

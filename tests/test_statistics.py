@@ -160,6 +160,35 @@ def test_a_difference_is_over_the_tasks_that_both_have_learned() -> None:
     assert alone.loc["q", "p_holm"] == alone.loc["q", "p"], "it is said of one row"
 
 
+def test_rows_with_other_seeds_are_compared_on_those_that_both_were_run_with() -> None:
+    """A second seed that one row alone has is easier or harder, and is no merit of the row."""
+    areas = {
+        "p": {"a": [0.9, 0.1], "b": [0.5, 0.1], "c": [0.6, 0.2], "d": [0.7]},
+        "q": {"a": [0.8], "b": [0.3], "c": [0.5], "d": [0.1]},
+    }
+    table = runs(areas).assign(training="x", learned=True)
+    fitted = Fitted.of(table, draws=500)
+    told = fitted.differences("p").loc["q"]
+    assert told["difference"] == pytest.approx(np.mean([-0.1, -0.2, -0.1, -0.6]))
+    assert told["common"] == 4
+    first = table[table["seed"] == table["seed"].min()]
+    same = Fitted.of(first, draws=500).differences("p").loc["q"]
+    assert told.to_dict() == pytest.approx(same.to_dict())
+    assert fitted.number()["p"] == pytest.approx(np.mean([0.5, 0.3, 0.4, 0.7])), "of all its seeds"
+    # Where they have no seed in common on a task, all of them serve.
+    table.loc[(table["row"] == "q") & (table["task"] == "a"), "seed"] = 77
+    told = Fitted.of(table, draws=50).differences("p").loc["q"]
+    assert told["difference"] == pytest.approx(np.mean([0.3, -0.2, -0.1, -0.6]))
+    # A common seed that has not learned tells nothing, and the others do not take its place.
+    table.loc[(table["row"] == "p") & (table["task"] == "b"), "learned"] = [False, True]
+    told = Fitted.of(table, draws=50).differences("p").loc["q"]
+    assert told["common"] == 3
+    assert told["difference"] == pytest.approx(np.mean([0.3, -0.1, -0.6]))
+    one = table[table["task"] == "b"]
+    told = Fitted.of(one, draws=50).differences("p").loc["q"]
+    assert told["common"] == 0 and np.isnan(told["difference"])
+
+
 def test_rows_that_are_left_out_and_other_measures_change_no_difference() -> None:
     """Several seeds, rows that share their trainings, and a first row that is not the first."""
     rng = np.random.default_rng(1)

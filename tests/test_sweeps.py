@@ -621,6 +621,31 @@ def test_each_end_of_a_run_is_a_line_with_time_left_and_failures(tmp_path: Path)
     assert said[2] == "[3 of 3, 1 failed] c: was complete"
 
 
+def test_a_terminal_that_is_gone_ends_the_sweep_with_its_error_and_not_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posbench.sweeping.sweep.PAUSE", 0.01)
+    said: list[str] = []
+
+    def gone(line: str) -> None:
+        said.append(line)
+        raise BrokenPipeError
+
+    def watched(error: type[Exception] | None = None) -> None:
+        with Watch(tmp_path, "now", {"a": 1.0, "b": 1.0}, gone) as watch:
+            watch.thread.join(10)
+            assert not watch.thread.is_alive() and isinstance(watch.failed, BrokenPipeError)
+            if error:
+                raise error
+
+    Writer(tmp_path).write(event("a", seconds=3))
+    with pytest.raises(BrokenPipeError):
+        watched()
+    with pytest.raises(ZeroDivisionError):  # what came first is not hidden by it
+        watched(ZeroDivisionError)
+    assert len(said) == 2
+
+
 def test_times_are_said_as_people_say_them() -> None:
     said = [duration(seconds) for seconds in (8, 150, 9000, 300_000)]
     assert said == ["8 s", "2 min", "2.5 h", "3.5 days"]

@@ -387,7 +387,7 @@ def test_a_folder_without_records_and_a_sample_of_none_are_one_sentence(
         assert results_command(["verify", *words]) == 1
         error = capsys.readouterr().err
         assert error.startswith("posbench: ") and error.count("\n") == 1
-    with pytest.raises(PosbenchError, match="name a folder of published records"):
+    with pytest.raises(PosbenchError, match="name a folder that holds records/"):
         verify(tmp_path / "none", 1)
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from posbench.base.content_hash import content_hash
 from posbench.config.board import RATE, Board
@@ -25,7 +24,7 @@ from posbench.config.names import Name
 from posbench.config.words import Word
 from posbench.records import tables
 from posbench.records.record import MEANINGLESS, Record
-from posbench.statistics.aggregates import CONFIDENCE, FEWEST, zero_shot_first
+from posbench.statistics.aggregates import FEWEST, quantile, zero_shot_first
 from posbench.statistics.context import beside_the_first, of_rows
 from posbench.statistics.measures import LONGEST, corrected_lines, of_runs
 
@@ -242,8 +241,7 @@ class Measured:
 def _half_widths(values: pd.core.groupby.SeriesGroupBy) -> pd.Series:
     """Half of the 95 % interval of each mean, by Student's t; NaN below three values."""
     count = values.count()
-    quantile = special.stdtrit((count - 1).clip(lower=1), (1 + CONFIDENCE) / 2)
-    return (quantile * values.std() / np.sqrt(count)).where(count >= FEWEST)
+    return (quantile(count) * values.std() / np.sqrt(count)).where(count >= FEWEST)
 
 
 # -- what more context gives or takes, where tests ask for the same tokens throughout --------------

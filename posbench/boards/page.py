@@ -76,10 +76,10 @@ def generate(
     the user that they need.
     """
     if not found:
-        hint = "run `python -m posbench` first"
-        if folder != files.MAIN and files.MAIN.is_dir():
-            hint += f", or read the main board with `posbench board {files.MAIN}`"
-        raise PosbenchError(f"no records in {folder}: {hint}")
+        said = files.without_records(folder)
+        if folder == files.LOCAL and files.MAIN.is_dir():
+            said += f", or read the main board with `posbench board {files.MAIN}`"
+        raise PosbenchError(said)
     board = board or board_of(folder)
     measured = Measured.of(found, board)
     frames = {"leaderboard.csv": lengths_frame(measured), "runs.csv": runs_frame(measured)}

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def content(
     first = {_method(record): record for record in reversed(found)}
     texts: dict[str, str] = {}
     sketches = measured.sketches
-    described = [_row(line, first, texts, folders, sketches) for line in methods.to_dict("records")]
+    described = [_row(line, first, texts, folders) for line in methods.to_dict("records")]
     links = _links(found, explained)
     named = methods[METHOD].itertuples(index=False, name=None)
     for method, row in zip(named, described, strict=True):
@@ -159,12 +159,10 @@ def _row(
     records: dict[tuple[str, str], Record],
     texts: dict[str, str],
     folders: Sequence[Path],
-    sketched: Mapping[str, Mapping[str, Any]],
 ) -> Json:
     record = records[line["method"], line["method_hash"]]
     encoding, extension = record.config["encoding"], record.config["extension"]
     used = [*sorted(targets(encoding)), *([] if line["plain"] else sorted(targets(extension)))]
-    sketch = sketched.get(line["row"], {})
     return {
         "name": line["row"],
         "class": line["method_class"],
@@ -175,8 +173,6 @@ def _row(
         "command": str(with_own(Command.parse(record.command), folders)),
         "explain": _explaining(record, folders),
         "parameters": line["parameters"],
-        "path": sketch.get("path", ""),
-        "keys": sketch.get("keys", ""),
         "yaml": _yaml(record, plain=line["plain"]),
         "classes": [
             [target, target.rpartition(".")[2]] for target in used if _described(target, texts)
@@ -371,14 +367,11 @@ def _section(standing: Ranked, rows: dict[str, int]) -> Json:
     at = [standing.number_at(each) for each in standing.lengths]
     return {
         "title": part.title,
-        "class": standing.kind,
         "protocol": part.protocol,
         "tasks": sorted(set(part.runs["task_name"])),
         "rows": [rows[row] for row in names],
         "names": drawn_names(names),
-        "placed": len(standing.placed),
         "longest": standing.longest,
-        "reaches": thousandths(standing.summary["reaches"]),
         "multiples": standing.lengths,
         "means": [thousandths(each[row] for each in at) for row in names],
     }

@@ -16,7 +16,8 @@ from posbench.statistics.effects import Fitted
 PREDICTED = (
     "Predictions are part of the definition, and the list of changes names those that were added "
     "or changed after the first run. A pair is compared on the tasks that both rows have learned, "
-    "by the area from 1x to 8x of the trainings that learned. The difference is the mean over "
+    "by the area from 1x to 8x of the trainings that learned, with the seeds that both were run "
+    "with. The difference is the mean over "
     "these tasks, first less second, with its 95 % interval over tasks and seeds, which no test "
     "corrects for the number of pairs."
 )
@@ -98,7 +99,7 @@ def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
 def _predicted(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Predicted:
     if not {first, second} <= {*fitted.rows}:
         return Predicted(first, second)
-    cells = fitted.cell_means()
+    cells = fitted.with_common_seeds(first, second).cell_means().reindex([first, second])
     each = (cells.loc[first] - cells.loc[second]).dropna()
     if each.empty:
         return Predicted(first, second)

@@ -14,7 +14,7 @@ from posbench.config.source import SITES
 
 CORE = Path(__file__).resolve().parents[1]
 TASKS = Path(str(importlib.resources.files("posbench.tasks"))).resolve()  # elsewhere, in a checkout
-METHODS = (TASKS, *(CORE / part for part in ("encodings", "extensions", "layers")))
+METHODS = (TASKS, *(CORE / part for part in ("encodings", "extensions")))
 """Packages of posbench that are as much the subject of a check as somebody's own files."""
 
 FULL_ERROR = "HYDRA_FULL_ERROR"

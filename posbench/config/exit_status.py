@@ -14,7 +14,7 @@ from posbench.base.wording import printable
 from posbench.config import blame, mistakes, streams
 from posbench.config.options import BROKEN
 
-# -- whether import posbench has found the package, or a folder that only has its ------------------
+# -- whether import posbench has found the package, or a folder that only has its name -------------
 
 
 def refuse_shadow() -> None:
@@ -32,7 +32,7 @@ def refuse_shadow() -> None:
         )
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- exit status -----------------------------------------------------------------------------------
 
 
 def exit_status(

@@ -42,7 +42,12 @@ class Identity:
         return Command("posbench", (*self.words, f"seed={seed}"))
 
     def title(self, seed: int) -> str:
-        return f"{self.method.label} on {self.task.label}, {self.protocol.label}, seed {seed}"
+        return title(self.method, self.task, self.protocol, seed)
+
+
+def title(method: MethodName, task: Name, protocol: Name, seed: int) -> str:
+    """A run's title, on the terminal and in trackers."""
+    return f"{method.label} on {task.label}, {protocol.label}, seed {seed}"
 
 
 def identify(composed: Composition) -> Identity:

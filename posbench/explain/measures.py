@@ -20,7 +20,7 @@ from posbench.core.frequencies import Frequencies
 from posbench.core.task import Batch
 from posbench.core.transformer import Transformer
 
-# -- attention is watched inside a model that is tested, and heads are taken out of ----------------
+# -- attention is watched inside a model that is tested, and heads are taken out of it -------------
 
 
 class Watched(Wrapper):
@@ -85,7 +85,7 @@ def _largest(distance: Tensor, seen: Tensor) -> float:
     return float(spread.masked_fill(~seen.expand(spread.shape), 0).max())
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- what is measured inside a model ---------------------------------------------------------------
 
 SAMPLES = 32
 EVERYWHERE, OF_SOURCE = ("keys", "sd"), ("on_source", "margin")

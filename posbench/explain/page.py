@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from posbench.base.wording import agreeing
 from posbench.core.row import Row, View
 from posbench.explain.measures import Inside
-from posbench.showing import figures as depth_map
 from posbench.showing.figures import (
     COLOURS,
     DASHES,
     MARKERS,
     STYLE,
     axis_of_lengths,
+    depth_map_svg,
     in_colours_of_page,
     plain_ticks,
     score_by_length,
@@ -167,7 +167,7 @@ def _dress(axes: Axes, ticks: list[float], panel: Panel) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------------------
 
 COLUMNS = {
     "score": "score",
@@ -209,7 +209,7 @@ class Explained:
     @property
     def depths(self) -> str | None:
         """Accuracy by length and depth of the source, where the task has sources."""
-        return depth_map.svg(self.rows, self.views)
+        return depth_map_svg(self.rows, self.views)
 
 
 def title(explained: Sequence[Explained]) -> str:

@@ -25,6 +25,7 @@ from posbench.config.building import build
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.config.options import options
+from posbench.core.settings import LONGEST
 from posbench.core.task import BOS, EOS, FIRST_SYMBOL, MARK, NOISE, PAD, SEP, Batch, Task
 
 WORDS = {PAD: "PAD", BOS: "BOS", SEP: "SEP", EOS: "EOS", MARK: "MARK", NOISE: "."}
@@ -50,9 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
             cfg = compose(*words).cfg()
             task: Task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
             try:
-                task.total_length(chosen.n)  # refuses what it could not draw
+                length = task.total_length(chosen.n)  # refuses what it could not draw
             except ConfigError as error:
                 raise ConfigError(f"--n {chosen.n} cannot be drawn: {error}") from None
+            _refuse_long(length, chosen.count)
             batch = task.batch(chosen.n, chosen.count, chosen.seed, chosen.stream, chosen.n)
         if not chosen.json:
             print(" ".join((type(task).__doc__ or "").split("\n\n")[0].split()))
@@ -68,6 +70,15 @@ def _refuse(chosen: argparse.Namespace) -> None:
     for name, low in (("n", 0), ("count", 1), ("seed", 0)):
         if getattr(chosen, name) < low:
             raise ConfigError(f"--{name} must be at least {low}, got {getattr(chosen, name)}")
+
+
+def _refuse_long(length: int, count: int) -> None:
+    """ConfigError for more tokens than the longest test may have."""
+    if length * count > LONGEST:
+        raise ConfigError(
+            f"{count:,} samples of {length:,} tokens are more than {LONGEST:,} in all: "
+            "choose a smaller --count or --n"
+        )
 
 
 def _json(batch: Batch) -> Iterator[str]:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,13 +56,12 @@ from posbench.pretrained.published import (
 )
 from posbench.pretrained.refusal import as_one_line
 from posbench.pretrained.request import settings_of
+from posbench.pretrained.rope_settings import LARGEST
 from posbench.pretrained.servers import FULL, Recipe, ServedModel
 from posbench.records import files, tables
 from posbench.showing.table import NOTHING, Column, Line, Table, number
 
 HELP = "posbench pretrained advise --help"
-LARGEST = 10_000_000
-"""Bytes of a config.json."""
 LENGTHS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """Multiples of the trained length of which the records have scores."""
 MOST = 12
@@ -125,11 +123,15 @@ def known_of(folder: Path) -> Known:
     if folder.suffix == GGUF and folder.is_file():
         return known_of_gguf(folder)
     try:
-        config: Any = json.loads(read_text(folder / "config.json", LARGEST))
-    except (OSError, ValueError) as error:
+        return _known(json.loads(read_text(folder / "config.json", LARGEST)))
+    except (OSError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise ConfigError(
-            f"model={folder} has no config.json that can be read ({error}): give trained= and base="
+            f"model={folder} has no config.json that can be read ({as_one_line(error)}): give "
+            "trained= and base="
         ) from None
+
+
+def _known(config: Any) -> Known:
     text = config.get("text_config") or config
     own = text.get("rope_parameters") or text.get("rope_scaling") or {}
     kinds = {name: each for name, each in own.items() if isinstance(each, Mapping)}
@@ -422,7 +424,3 @@ class Advice:
         if not level:
             return ""
         return f", though {counted(len(level), 'other')} ({listed(near)} first) may be its equal"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

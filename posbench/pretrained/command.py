@@ -46,20 +46,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from omegaconf import OmegaConf
 
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import writing_to
 from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.base.wording import closest, known_names, listed
 from posbench.config import commands, mistakes
-from posbench.config.building import build
-from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension, Searched
 from posbench.pretrained.refusal import CannotMount, need_transformers
-from posbench.pretrained.request import HELP, ModelRequest, extension_at
+from posbench.pretrained.request import HELP, ModelRequest, built_from, extension_at, node_at
 
 if TYPE_CHECKING:
     from posbench.pretrained.measuring import Answering, Found, Measurement
@@ -105,7 +102,7 @@ def refuse_early(request: ModelRequest) -> None:
     """ConfigError for what is wrong whatever the model is, before it is loaded."""
     known_tasks(request)
     for name in request.settings.extension:
-        refuse_training(name, extension_at(name, SHORT, 2 * SHORT, *request.of_extensions))
+        extension_at(name, SHORT, 2 * SHORT, *request.of_extensions)
 
 
 def known_tasks(request: ModelRequest) -> list[str]:
@@ -127,14 +124,6 @@ def known_tasks(request: ModelRequest) -> list[str]:
         if not {*having} & {*names}:
             raise ConfigError(f"task.{name} is a setting of {listed(having)}: name it in task=")
     return list(dict.fromkeys(names))
-
-
-def refuse_training(name: str, extension: Extension) -> None:
-    if extension.trains:
-        raise ConfigError(
-            f"extension={name} trains further, and a pretrained model is measured as it is: choose "
-            "an extension without training"
-        )
 
 
 def run(request: ModelRequest) -> Iterator[str]:
@@ -368,21 +357,14 @@ def extensions(request: ModelRequest, train_positions: int, test_positions: int)
     from posbench.pretrained.recording import Candidate
 
     found = []
-    with composing():
-        for name in request.settings.extension:
-            words = [f"extension={name}", *request.of_extensions]
-            mistakes.check(words)
-            cfg = compose(*words).cfg()
-            cfg.train_positions, cfg.test_positions = train_positions, test_positions
-            node: Any = OmegaConf.to_container(cfg.extension, resolve=True)
-            extension: Extension = build(node, "extension")
-            refuse_training(name, extension)
-            row = Candidate(name, extension, node, tuple(request.of_extensions))
-            found.append(
-                served(row, test_positions / train_positions)
-                if request.settings.scale == "served"
-                else row
-            )
+    for name in request.settings.extension:
+        node = node_at(name, train_positions, test_positions, *request.of_extensions)
+        row = Candidate(name, built_from(name, node), node, tuple(request.of_extensions))
+        found.append(
+            served(row, test_positions / train_positions)
+            if request.settings.scale == "served"
+            else row
+        )
     return found
 
 

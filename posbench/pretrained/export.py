@@ -9,7 +9,6 @@ positions. There is no tokenizer, for tokens are numbers of the task.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -190,7 +189,3 @@ LAYERS = {
     "mlp_out": "mlp.dense_4h_to_h",
 }
 """Our names of a block's parts, and GPT-NeoX's."""
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -45,7 +45,3 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
     return exit_status(evaluated, words)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

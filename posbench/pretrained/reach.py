@@ -29,7 +29,6 @@ so the same command goes on where it was stopped, and more texts add to those th
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -274,7 +273,3 @@ def kept_texts(
         ),
     }
     return KeptTexts(settings.results_dir, f"{files.name}-{ability.name}", known_by)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

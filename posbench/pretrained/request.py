@@ -289,7 +289,11 @@ def node_at(name: str, train_positions: int, test_positions: int, *settings: str
 
 def extension_at(name: str, train_positions: int, test_positions: int, *settings: str) -> Extension:
     """The extension of that configuration; ConfigError for one that trains."""
-    node = node_at(name, train_positions, test_positions, *settings)
+    return built_from(name, node_at(name, train_positions, test_positions, *settings))
+
+
+def built_from(name: str, node: dict[str, Any]) -> Extension:
+    """The extension of a configuration; ConfigError for one that trains."""
     with composing():
         found: Extension = build(node, "extension")
     if found.trains:

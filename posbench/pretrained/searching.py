@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from posbench.base.disk import write_json
+from posbench.base.disk import noted, write_json
 from posbench.base.errors import ConfigError
 from posbench.core.extension import Extension, Searched
 from posbench.core.streams import stream_seed
@@ -39,7 +38,7 @@ def choose(
         )
     if isinstance(measured, Perplexity):
         _refuse_common_tokens(measured, length, max(lengths), max(texts) + 1)
-    known: list[float | None] = json.loads(kept.read_text()) if kept.exists() else []
+    known: list[float | None] = noted(kept) or []
     asked = 0
 
     def loss(extension: Extension) -> float:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -389,7 +388,3 @@ def _native(model: Any, pos: Tensor, length: int) -> Tensor:
 
 def _share(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max() / other.abs().max())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

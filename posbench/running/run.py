@@ -113,7 +113,7 @@ def record_of_diverged(
     return record.model_copy(update={"diverged": in_a_line(str(error))})
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- a run -----------------------------------------------------------------------------------------
 
 
 def make(spec: RunSpec, console: Console) -> None:

@@ -27,7 +27,7 @@ from posbench.config.commands import Parser, add_config_dir
 from posbench.config.exit_status import exit_status
 from posbench.config.provenance import targets
 from posbench.records import files, published, tables
-from posbench.records.files import LOCAL, leaderboard_command
+from posbench.records.files import LOCAL, leaderboard_command, without_records
 from posbench.records.record import MEANINGLESS, Record
 from posbench.sharing import bundle
 from posbench.statistics.aggregates import is_pretrained
@@ -103,7 +103,7 @@ def _pattern(chosen: argparse.Namespace) -> str:
 
 def _no_record(chosen: argparse.Namespace, folder: Path, held: Sequence[Record]) -> PosbenchError:
     if not held:
-        return PosbenchError(f"no records in {folder}: run `python -m posbench` first")
+        return PosbenchError(without_records(folder))
     for kind in ("protocol", "task", "method"):
         names = sorted({getattr(record, kind).slug for record in held})
         pattern = getattr(chosen, kind)
@@ -140,7 +140,7 @@ def _unpack(chosen: argparse.Namespace) -> int:
     """A sweep that was published half way goes on from there: what is complete is not run again."""
     held = files.read_folder(chosen.source).whole()
     if not held.records:
-        raise PosbenchError(f"no records in {chosen.source}: name a published folder")
+        raise PosbenchError(without_records(chosen.source))
     count = published.unpublish(held.records, held.audits, chosen.target)
     of = len(held.records)
     others = agreeing(of - count, "the other was", "the others were")
@@ -383,7 +383,7 @@ def _export(chosen: argparse.Namespace) -> int:
 
     held = files.read_folder(chosen.source).whole()
     if not held.records:
-        raise PosbenchError(f"no records in {chosen.source}: run `python -m posbench` first")
+        raise PosbenchError(without_records(chosen.source))
     with writing_to(chosen.target):
         dataset.write(held.records, chosen.target / "dataset")
         dataset.write_site(held, chosen.source, chosen.target / "site")

@@ -44,7 +44,7 @@ def _numbered(content: Any, found: dict[str, str], key: str = "") -> Any:
     return content
 
 
-# -- the panels of both pages, named as posbench.running.loggers.wandb names what ------------------
+# -- the panels of both pages, with the names that posbench.running.loggers.wandb gives to values --
 
 
 def reaching(wr: Any) -> list[Any]:
@@ -174,7 +174,7 @@ def report(project: str, entity: str) -> Any:
     )
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 FOLDER = Path("results/dashboard")
 

@@ -273,7 +273,7 @@ def _refuse_none(sample: int | None, seed: int) -> None:
 def _today(folder: Path) -> list[Today]:
     found = [Today.of(record) for record in files.records(folder)]
     if not found:
-        raise PosbenchError(f"no records in {folder}: name a folder of published records")
+        raise PosbenchError(files.without_records(folder))
     return found
 
 

@@ -121,14 +121,14 @@ def score_by_length(curves: Mapping[str, Sequence[Row]], measure: str) -> str:
 # -- the accuracy by test length (rows) and by where in the prompt the source is ---------------
 
 
-def svg(rows: Sequence[Row], views: Sequence[View]) -> str | None:
+def depth_map_svg(rows: Sequence[Row], views: Sequence[View]) -> str | None:
     """The map as an `<svg>` element; None for a task without sources."""
     with style.context(["default", STYLE]):
         figure = _figure(rows, views)
         return svg_text(figure) if figure else None
 
 
-def pixels(rows: Sequence[Row], views: Sequence[View]) -> npt.NDArray[np.uint8] | None:
+def depth_map_pixels(rows: Sequence[Row], views: Sequence[View]) -> npt.NDArray[np.uint8] | None:
     """The map as a picture, RGB; None for a task without sources."""
     with style.context(["default", STYLE]):
         figure = _figure(rows, views)

@@ -56,7 +56,7 @@ def short_names(names: Sequence[str]) -> list[str]:
     return [name.partition("@")[0] for name in names]
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 RULES = {"l": "---", "r": "---:"}
 """What is below the heading of a column that is set to the left or to the right."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,13 @@ def checked(runs: pd.DataFrame) -> pd.DataFrame:
 # -- A mean over seeds, with its interval by Student's t -------------------------------------------
 
 
+def quantile(count: Any) -> Any:
+    """Half the width of the 95 % interval of a mean of `count` values, in its standard errors;
+    that of two where there is one.
+    """
+    return special.stdtrit(np.maximum(count - 1, 1), (1 + CONFIDENCE) / 2)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean over seeds and half the width of its interval, which is NaN for one seed or two."""
@@ -82,8 +90,7 @@ class Estimate:
         means = values.mean(1) if count else np.full(len(values), np.nan)
         if count < FEWEST:
             return [cls(mean, np.nan) for mean in means.tolist()]
-        quantile = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)
-        widths = quantile * values.std(1, ddof=1) / count**0.5
+        widths = quantile(count) * values.std(1, ddof=1) / count**0.5
         return list(map(cls, means.tolist(), widths.tolist()))
 
 

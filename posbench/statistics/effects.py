@@ -29,7 +29,7 @@ import pandas as pd
 from scipy import sparse, special
 
 from posbench.core.streams import stream_seed
-from posbench.statistics.aggregates import CONFIDENCE, FEWEST
+from posbench.statistics.aggregates import FEWEST, quantile
 from posbench.statistics.randomisation import holm
 
 DRAWS = 10_000
@@ -59,6 +59,7 @@ class Fitted:
     cells: Array  # [row, task, measure]: mean over the trainings that learned; NaN without any
     numbers: Array  # [row, measure]
     drawn: Drawn
+    runs: pd.DataFrame  # that it was fitted to, and those that have not learned
     known_errors: dict[str, Array] = field(default_factory=dict)  # by measure, once asked for
 
     @classmethod
@@ -77,7 +78,7 @@ class Fitted:
         numbers = _solved(drawn.means[None], drawn.mask, np.ones((1, len(tasks))))[0]
         numbers[~_connected(drawn.mask)] = np.nan
         cells = np.where(drawn.mask[:, :, None], drawn.means, np.nan)
-        return cls(rows, tasks, list(measures), cells, numbers, drawn)
+        return cls(rows, tasks, list(measures), cells, numbers, drawn, runs)
 
     @functools.cached_property
     def num_learned(self) -> pd.Series:
@@ -121,6 +122,9 @@ class Fitted:
     ) -> pd.DataFrame:
         """Each of these rows less `first`, on the tasks that both have learned; all by default.
 
+        On a task where two rows were run with other seeds, the seeds that both were run with are
+        compared, if there are any: a seed has its own training data.
+
         Returns columns `difference` (mean over these tasks of the difference of cells), `low`,
         `high` (95 %), `common` (how many tasks), `p` (two-sided, of Student's t with common - 1
         degrees of freedom) and `p_holm`, corrected for the number of these rows. Bounds and p are
@@ -157,7 +161,32 @@ class Fitted:
         }
         kept = [row for row in (self.rows if rows is None else rows) if row != first]
         table = pd.DataFrame(found, names).reindex(kept)
+        for row in kept:
+            if row in table.index and (pair := self.with_common_seeds(first, row)) is not self:
+                # No row is left without a seed that has learned.
+                alike = pair.differences(first, [row], measure) if first in pair.rows else table[:0]
+                table.loc[row] = alike.reindex([row]).fillna({"common": 0}).loc[row, table.columns]
         return table.assign(p_holm=holm(list(table["p"])))
+
+    def with_common_seeds(self, first: str, second: str) -> Fitted:
+        """The model of two rows on the seeds that both were run with on a task, or on all of a task
+        where they have none in common. It is this one where that leaves out no run.
+        """
+        runs = self.runs[self.runs["row"].isin([first, second])]
+        seeds = runs.groupby(["task", "row"], observed=True)["seed"].agg(frozenset).unstack("row")
+        left = {}
+        if {first, second} <= {*seeds}:
+            both = seeds.dropna()
+            for task, one, other in zip(both.index, both[first], both[second], strict=True):
+                if one != other and one & other:
+                    left[task] = one & other
+        if not left:
+            return self
+        fits = [
+            task not in left or seed in left[task]
+            for task, seed in zip(runs["task"], runs["seed"], strict=True)
+        ]
+        return Fitted.of(runs[fits], self.measures, self.drawn.draws, self.drawn.seed)
 
     def bounds(self, tasks: Sequence[str], rows: Sequence[str]) -> pd.DataFrame:
         """The mean over these tasks if what was not learned reached as little as can be (0), and
@@ -308,8 +337,7 @@ def _widening(count: npt.NDArray[np.int64]) -> Array:
 
 def _quantile(count: npt.NDArray[np.int64]) -> Array:
     """Student's t of so many tasks; NaN below three."""
-    found = special.stdtrit(np.maximum(count - 1, 1), (1 + CONFIDENCE) / 2)
-    return np.asarray(np.where(count >= FEWEST, found, np.nan))
+    return np.asarray(np.where(count >= FEWEST, quantile(count), np.nan))
 
 
 def _connected(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import MANY, agreeing, closest, known_names
 from posbench.statistics import aggregates, measures, randomisation
-from posbench.statistics.aggregates import CONFIDENCE, FEWEST, zero_shot_first
+from posbench.statistics.aggregates import FEWEST, quantile, zero_shot_first
 from posbench.statistics.effects import DRAWS, Fitted
 
 OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "training"}
@@ -307,7 +306,7 @@ def _on_task(runs: pd.DataFrame, a: str, b: str) -> dict[str, Any]:
         p = randomisation.exchange([[list(one), list(other)]])
         least = randomisation.least_exchange([(len(one), len(other))])
     enough = count >= FEWEST
-    half = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2) * error if enough else np.nan
+    half = quantile(count) * error if enough else np.nan
     return {
         "a": one.mean(),
         "b": other.mean(),

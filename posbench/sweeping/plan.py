@@ -70,7 +70,7 @@ class Refusals:
         return stack.ids, f"the extension cannot extend it: {why}" if why else ""
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- plans -----------------------------------------------------------------------------------------
 
 ROWS_A_JOB = 10
 """Tests in one job where their training is complete, so that several workers share them."""

@@ -9,7 +9,6 @@ against the records and the journal of the results folder. Nothing is run and no
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -92,7 +91,3 @@ def _failed(found: Sequence[Worker]) -> Iterator[tuple[str, Event]]:
         if event.kind not in ("begun", "busy"):
             last[event.run] = event
     return ((name, event) for name, event in last.items() if event.kind == "failed")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -50,19 +50,26 @@ class Watch:
         self.looking = threading.Lock()  # the sweep looks as well, when a launcher has returned
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._follow, daemon=True)
+        self.failed: BaseException | None = None  # of the thread, which has nobody to tell
 
     def __enter__(self) -> Watch:
         self.thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.stop.set()
         self.thread.join()
-        self.look()
+        if self.failed is None:
+            self.look()
+        elif kind is None:
+            raise self.failed
 
     def _follow(self) -> None:
-        while not self.stop.wait(PAUSE):
-            self.look()
+        try:
+            while not self.stop.wait(PAUSE):
+                self.look()
+        except BaseException as error:  # such as a terminal that is gone
+            self.failed = error
 
     def look(self) -> None:
         """Say what has ended since the last look."""
@@ -97,7 +104,7 @@ class Watch:
         return (time.monotonic() - self.started) * rest / done if done else 0.0
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- sweeps ----------------------------------------------------------------------------------------
 
 DEATHS = 2
 """A run that is launched alone, and whose workers have died as often as this, has failed."""

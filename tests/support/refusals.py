@@ -290,6 +290,8 @@ INPUTS: list[Input] = [
         "passkey --n x",
         "passkey --n 8 --seed -1",
         "passkey --n 8 --count 0",
+        "copy --n 999999999",
+        "copy --n 100 --count 999999999",
         "passkey --n 8 training.steps=nan",
     ),
     *_lines(

@@ -46,7 +46,7 @@ class Side(NamedTuple):
         return f"{self.encoding}/{self.label}" if self.encoding else self.label
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- a claim ---------------------------------------------------------------------------------------
 
 Text = Annotated[str, Field(pattern=r"\S")]
 Row = Annotated[Side, PlainValidator(Side.of)]
@@ -140,7 +140,7 @@ def read_claims(path: Path) -> list[Claim]:
     try:
         entries = loaded(read_text(path))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise PosbenchError(f"{path} cannot be read: {reason}") from None
     if not isinstance(entries, list) or not entries:
         raise PosbenchError(f"{path} must be a list of claims, got {_short(entries)}")

@@ -1,4 +1,4 @@
-"""Whether records bear claims out, by the rule of `posbench.boards.claims.verdicts`."""
+"""Whether records bear claims out: a test by sign flips or exchanges, with Holm's correction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from posbench.statistics.aggregates import Estimate
 from posbench.statistics.measures import corrected_lines
 from posbench.statistics.randomisation import exchange, holm, sign_flip
 
-# -- the rule by which claims are judged, as at the top of every page of ---------------------------
+# -- the rule by which claims are judged, as every page of claims has it at its top ----------------
 
 ALPHA = 0.05
 MIN_PAIRS, WAYS = 10, 5
@@ -92,7 +92,7 @@ tables by their means, and seeds. A difference of a hundredth may hold and still
 """
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- evidence and verdicts -------------------------------------------------------------------------
 
 ROUNDING = 1e-9
 """What a mean of scores of .95 may differ from .95."""

@@ -11,7 +11,6 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import special
 
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import MANY, counted
@@ -25,7 +24,7 @@ from posbench.config.names import Name
 from posbench.records import tables
 from posbench.records.record import Record
 from posbench.running.run_spec import RunSpec
-from posbench.statistics.aggregates import CONFIDENCE
+from posbench.statistics.aggregates import quantile
 from posbench.statistics.measures import of_runs
 
 FEWEST_SEEDS = 2
@@ -250,7 +249,7 @@ def resolved(areas: npt.NDArray[np.float64], least: float) -> int:
     known = less[count >= FEWEST_SEEDS]
     count = count[count >= FEWEST_SEEDS]
     error = np.nanstd(known, axis=1, ddof=1) / np.sqrt(count)
-    half = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2) * error
+    half = quantile(count) * error
     return int((np.abs(np.nanmean(known, axis=1)) > np.maximum(half, least)).sum())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
-from posbench.config.identity import Identity
+from posbench.config.identity import Identity, title
 from posbench.config.methods import AS_TRAINED
 from posbench.core.row import Row
 from posbench.records.record import Record
@@ -81,7 +81,7 @@ class About:
         extended = method.extension != AS_TRAINED
         tags = [protocol.name, task.name, method.base, *([method.extension] if extended else [])]
         return cls(
-            title=f"{method.label} on {task.label}, {protocol.label}, seed {seed}",
+            title=title(method, task, protocol, seed),
             group="/".join(name.slug for name in (protocol, task, method)),
             job_type="extension" if extended else "encoding",
             tags=tuple(dict.fromkeys(tag[:LONGEST_TAG] for tag in tags)),

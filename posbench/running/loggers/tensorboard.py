@@ -14,7 +14,7 @@ from posbench.base.errors import ConfigError
 from posbench.records.record import Record
 from posbench.running.loggers import metrics
 from posbench.running.loggers.metrics import About
-from posbench.showing import figures as depth_map
+from posbench.showing.figures import depth_map_pixels
 
 
 class TensorBoard(TensorBoardLogger):
@@ -51,7 +51,7 @@ class TensorBoard(TensorBoardLogger):
         for length, values in metrics.tests(record):
             self.log_metrics(values, step=length)
         self.experiment.add_text(metrics.CELLS, metrics.markdown(record))
-        if (picture := depth_map.pixels(record.rows, record.views)) is not None:
+        if (picture := depth_map_pixels(record.rows, record.views)) is not None:
             self.experiment.add_image(metrics.DEPTH_MAP, picture, dataformats="HWC")
         summary = {
             metrics.summarised(name): value for name, value in metrics.numbers(record).items()

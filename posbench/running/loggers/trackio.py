@@ -17,7 +17,7 @@ from posbench.base.errors import ConfigError
 from posbench.records.record import Record
 from posbench.running.loggers import metrics
 from posbench.running.loggers.metrics import About
-from posbench.showing import figures as depth_map
+from posbench.showing.figures import depth_map_pixels
 
 
 class Trackio(Logger):
@@ -93,7 +93,7 @@ class Trackio(Logger):
             metrics.summarised(name): value for name, value in metrics.numbers(record).items()
         }
         last[metrics.CELLS] = self.library.Table(dataframe=pd.DataFrame(data, columns=columns))
-        if (picture := depth_map.pixels(record.rows, record.views)) is not None:
+        if (picture := depth_map_pixels(record.rows, record.views)) is not None:
             last[metrics.DEPTH_MAP] = self.library.Image(picture, caption=record.method.label)
         self.run.log(last)
 

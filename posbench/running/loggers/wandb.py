@@ -16,8 +16,7 @@ from posbench.records import files
 from posbench.records.record import Record
 from posbench.running.loggers import metrics
 from posbench.running.loggers.metrics import About
-from posbench.showing import figures as depth_map
-from posbench.showing.figures import score_by_length
+from posbench.showing.figures import depth_map_pixels, score_by_length
 from posbench.showing.pages import Chapter, Page, Picture
 from posbench.showing.table import NOTHING, Line, Markdown, Table, code, number
 
@@ -139,7 +138,7 @@ class Wandb(WandbLogger):
             step += 1
         columns, data = metrics.cells(record)
         last: dict[str, Any] = {metrics.CELLS: wandb.Table(columns=[*columns], data=data)}
-        if (picture := depth_map.pixels(record.rows, record.views)) is not None:
+        if (picture := depth_map_pixels(record.rows, record.views)) is not None:
             last[metrics.DEPTH_MAP] = wandb.Image(picture, caption=record.method.label)
         run.log(last, step=step, commit=True)
         run.log_artifact(artifact(record, f"record-{run.id}"))

@@ -69,7 +69,7 @@ class ReplicaBatch:
         )
 
 
-# -- all together ----------------------------------------------------------------------------------
+# -- attention of all replicas ---------------------------------------------------------------------
 
 
 class FoldedAttention(torch.autograd.Function):
