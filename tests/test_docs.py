@@ -30,6 +30,7 @@ from posbench.base.errors import ConfigError, PosbenchError
 from posbench.boards import answers
 from posbench.boards.compare import command as compare_command
 from posbench.boards.measured import Measured
+from posbench.boards.predicted import Predicted
 from posbench.boards.ranking import standings_without_board
 from posbench.boards.section_facts import SectionFacts
 from posbench.conf import detailed
@@ -494,7 +495,7 @@ def test_what_a_first_place_depends_on_is_counted(facts: answers.Facts) -> None:
     text = (ROOT / "results/main/findings.md").read_text()
     assert "first where one task or seed is left out: `path` without copy, suffix_lookup" in text
     assert "seed 10 or seed 12" in text
-    assert (first.others_first, first.seeds_first) == (4, 2)
+    assert len(first.overturning) == 6 and sum("seed" in each for each in first.overturning) == 2
     reaches = first.standing.summary.loc[first.placed, "reaches"]
     gap = reaches.iloc[0] - reaches.iloc[3]
     assert (first.within(gap - 1e-6), first.within(gap + 1e-6)) == (2, 3)
@@ -506,7 +507,47 @@ def test_the_leading_rows_are_above_the_widest_gap_of_the_upper_half() -> None:
     summary = pd.DataFrame({"reaches": reaches}, index=list("abcdefg"))
     standing: Any = SimpleNamespace(summary=summary, placed=list("abcdefg"))
     measured: Any = None
-    assert SectionFacts(standing, measured, measured).leading == ["a", "b", "c"]
+    facts = SectionFacts(standing, measured, measured)
+    assert facts.leading == ["a", "b", "c"] and facts.above_widest == 5
+
+
+def test_gains_are_counted_after_holm_s_correction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four, .01 is .03 and .03 is .06. A loss is no gain."""
+    found = [
+        Predicted("a", "b", difference=0.3, p=0.01),
+        Predicted("c", "d", difference=0.3, p=0.03),
+        Predicted("c", "e", difference=0.3, p=0.04),
+        Predicted("e", "f", difference=-0.3, p=0.001),
+        Predicted("g", "h", difference=0.3, p=float("nan")),
+    ]
+    monkeypatch.setattr(answers.Facts, "pairs", lambda *_: found)
+    assert answers.Facts(ROOT).gaining("tuned", "it helps") == 1
+
+
+def test_what_another_row_needs_to_be_first_is_named() -> None:
+    without = {"copy": "b", "sort": "a", "passkey": None, "seed 20": "b", "seed 21": "a"}
+    runs = pd.DataFrame({"seed": [21, 20, 20]})
+    standing: Any = SimpleNamespace(
+        first_without=without,
+        placed=["a", "b"],
+        tasks=["sort", "copy", "passkey", "language"],
+        part=SimpleNamespace(runs=runs),
+    )
+    facts = SectionFacts(standing, standing, standing)
+    assert facts.overturning == ["copy", "seed 20"]
+    assert facts.overturned == "Another row comes first without copy or seed 20."
+    without.clear()
+    assert facts.overturned == "It stays first without any one task or seed."
+
+
+def test_two_tasks_are_compared_by_the_rows_that_have_learned_both() -> None:
+    cells = pd.DataFrame(
+        {"s": [0.9, 0.95, 0.2, 0.4, None], "t": [0.1, 0.5, 0.3, None, 0.9]}, list("abcde")
+    )
+    standing: Any = SimpleNamespace(cells=lambda: cells)
+    facts = SectionFacts(standing, standing, standing)
+    assert facts.rank_correlation("s", "t") == (pytest.approx(0.5), 3)  # places 2, 3, 1 and 1, 3, 2
+    assert facts.spread("t", "s", 0.9) == (0.1, 0.5, 2)
 
 
 def test_tokens_are_right_by_how_far_their_source_is_over_all_seeds() -> None:

@@ -35,6 +35,7 @@ class Predicted:
     difference: float = float("nan")
     low: float = float("nan")
     high: float = float("nan")
+    p: float = float("nan")  # for itself alone, see `Fitted.differences`
     holds: bool = False
 
     @property
@@ -105,8 +106,8 @@ def _predicted(fitted: Fitted, contrast: Contrast, first: str, second: str) -> P
         return Predicted(first, second)
     above = int((each - contrast.by > ROUNDING).sum())
     line = fitted.differences(second, [first]).loc[first]
-    mean, low, high = (float(line[name]) for name in ("difference", "low", "high"))
+    mean, low, high, p = (float(line[name]) for name in ("difference", "low", "high", "p"))
     holds = mean - contrast.by > ROUNDING
     if contrast.share is not None:
         holds = above >= contrast.share * len(each) - ROUNDING
-    return Predicted(first, second, len(each), above, mean, low, high, holds)
+    return Predicted(first, second, len(each), above, mean, low, high, p, holds)

@@ -143,7 +143,8 @@ class SectionFacts:
         """A row less another on one task, in the mean of the seeds that learned it."""
         fitted = self.standing.fitted
         assert fitted is not None
-        cells = fitted.cell_means("area" if length is None else f"{length:g}x")
+        fair = fitted.with_common_seeds(other, row)
+        cells = fair.cell_means("area" if length is None else f"{length:g}x")
         return number(float(cells.loc[row, task] - cells.loc[other, task]))
 
     def cell(self, row: str, task: str) -> str:
@@ -198,9 +199,18 @@ class SectionFacts:
     @property
     def leading(self) -> list[str]:
         """The rows above the widest gap between two neighbours in the upper half of the table."""
+        return self.placed[: self._above_gap(len(self.placed) // 2)]
+
+    @property
+    def above_widest(self) -> int:
+        """How many rows are above the widest gap of the whole table."""
+        return self._above_gap(len(self.placed))
+
+    def _above_gap(self, rows: int) -> int:
+        """How many rows are above the widest gap that is below one of so many."""
         reaches = self.standing.summary.loc[self.placed, "reaches"]
-        gaps = -reaches.diff().iloc[1 : len(reaches) // 2 + 1]
-        return self.placed[: int(gaps.argmax()) + 1]
+        gaps = -reaches.diff().iloc[1 : rows + 1]
+        return int(gaps.argmax()) + 1
 
     @property
     def level(self) -> int:
@@ -256,18 +266,36 @@ class SectionFacts:
         return listed([f"{counted(k, 'seed')} on {counted(n, 'task')}" for k, n in counts.items()])
 
     @property
-    def others_first(self) -> int:
-        """Without how many of its tasks, one at a time, another row than the first is first."""
-        return self._without_first(self.standing.tasks)
+    def overturning(self) -> list[str]:
+        """The tasks and seeds without each of which another row than the first is first."""
+        seeds = [f"seed {seed}" for seed in sorted({*self.standing.part.runs["seed"]})]
+        return [
+            each
+            for each in (*sorted(self.standing.tasks), *seeds)
+            if self.standing.first_without.get(each, self.placed[0]) not in (self.placed[0], None)
+        ]
 
     @property
-    def seeds_first(self) -> int:
-        """The same of its seeds."""
-        return self._without_first([f"seed {seed}" for seed in {*self.standing.part.runs["seed"]}])
+    def overturned(self) -> str:
+        """What another row needs to be first, as a sentence."""
+        if not self.overturning:
+            return "It stays first without any one task or seed."
+        return f"Another row comes first without {listed(self.overturning, 'or')}."
 
-    def _without_first(self, left_out: Sequence[str]) -> int:
-        rows = [self.standing.first_without.get(each) for each in left_out]
-        return sum(row is not None and row != self.placed[0] for row in rows)
+    def rank_correlation(self, task: str, other: str) -> tuple[float, int]:
+        """Whether two tasks order rows alike: Spearman's correlation of how far the rows reach
+        that have learned both, and how many these are.
+        """
+        both = self.standing.cells()[[task, other]].dropna()
+        return float(both[task].corr(both[other], method="spearman")), len(both)
+
+    def spread(self, task: str, other: str, least: float) -> tuple[float, float, int]:
+        """The least and the most that rows reach on a task, of those that reach at least this on
+        the other, and how many these are.
+        """
+        cells = self.standing.cells()
+        found = cells.loc[cells[other] >= least, task].dropna()
+        return float(found.min()), float(found.max()), len(found)
 
     def within(self, gap: float) -> int:
         """How many rows with a place reach less far than the first by less than this."""
