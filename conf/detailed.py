@@ -178,12 +178,16 @@ def formula(group: str, name: str) -> str:
 
 TERMS = {
     "encoding": (
+        "Those that end in `_blocked` are the same encodings, computed in blocks. "
         "*Attention* says how it is computed, on an untrained layer: *fused* in a fast kernel, "
         "*fused by rows* with a mask, *dense* from the whole matrix of scores, which costs the "
         "most. *Keys can be cached* says whether the key of a token stays what it is while others "
         "follow."
     ),
     "extension": (
+        "Some are the same extension with chosen settings (`_tuned`), in the last layers alone "
+        "(`_last`), with one factor for all lengths (`_served_`), or trained from the middle on "
+        "(`_early`). "
         "*Attention* and *keys* are those of the method that is named. *At one scale* means that "
         "keys stay what they are as long as the extension keeps its factor. *Served by* says who "
         "has it as a setting; `posbench pretrained` prints the setting after it has tried it."
