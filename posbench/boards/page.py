@@ -177,7 +177,7 @@ BOARDS = {
     "Windows of extensions": "windows",
     "Chosen settings": "tuned",
     "Further training": "fine_tuned",
-    "RoPE's channels": "bases",
+    "Bases and channels": "bases",
     "Hybrids": "hybrids",
     "Tasks": "tasks",
     "Real models": "pretrained",
