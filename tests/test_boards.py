@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from making import changed, record, save
 from offered import CONF
 
 from posbench.base.errors import PosbenchError
+from posbench.boards import answers
 from posbench.boards import command as leaderboard
 from posbench.boards.measured import Measured, under_one_protocol
 from posbench.boards.predicted import contrast_parts
@@ -553,6 +555,18 @@ def test_a_board_of_ones_own_stands_in_a_folder(tmp_path: Path) -> None:
     assert definition.load("mine", [tmp_path]).hash == small().hash
     with pytest.raises(PosbenchError, match=r"board=mine is unknown.*did you mean main"):
         definition.load("mine")
+
+
+def test_the_bounds_on_a_base_are_those_of_their_papers() -> None:
+    assert answers.decay(1024, 128) == pytest.approx(4.3e3, rel=0.01)  # table 2 of 2405.14591
+    base = answers.decay(40, 32)
+    at, below = (
+        min(sum(math.cos(m * b ** (-i / 16)) for i in range(16)) for m in range(40))
+        for b in (base, base / 1.001)
+    )
+    assert at >= 0 > below
+    assert answers.aliasing(4096) == pytest.approx(651.9, abs=0.1)
+    assert answers.drift(4096) == pytest.approx(4096 / math.acos(0))
 
 
 # -- pages -----------------------------------------------------------------------------------------

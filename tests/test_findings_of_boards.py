@@ -337,13 +337,23 @@ def test_a_wider_model_is_compared_by_the_order_of_rows(everything: list[Record]
         assert f"the order of 4 rows on 3 tasks has a rank correlation of {value} with " in line
 
 
-def test_a_row_has_the_same_number_in_every_section(everything: list[Record]) -> None:
-    """How hard tasks are is fitted to all of them; here one section has two rows of the first."""
+def test_a_row_has_the_same_number_in_every_section_with_the_same_tasks(
+    everything: list[Record],
+) -> None:
+    """How hard tasks are is fitted to all their rows; here two sections have rows of the first, and
+    one of them asks for a task of which the others are no part of the number.
+    """
     both = BOARD + "  again: {encodings: [rope, nope], seeds: [10, 11, 12, 13]}\n"
-    found = standings(without(everything, "nope", "copy"), definition.read(both, "small"))
-    first, again = found[0].summary, found[-1].summary
-    assert list(again.index) == ["nope", "rope"]
-    assert again["reaches"].to_dict() == pytest.approx(first["reaches"][again.index].to_dict())
+    both += "  one task: {encodings: [rope, nope], seeds: [10, 11, 12, 13], tasks: [copy]}\n"
+    found = without(everything, "nope", "passkey")
+    first, *_, again, of_one = standings(found, definition.read(both, "small"))
+    assert list(again.summary.index) == ["nope", "rope"]
+    numbers = first.summary["reaches"]
+    assert again.summary["reaches"].to_dict() == pytest.approx(numbers[["nope", "rope"]].to_dict())
+    alone = first.cells()["copy"]
+    assert alone["rope"] != pytest.approx(numbers["rope"], abs=0.01)
+    assert of_one.summary["reaches"].to_dict() == pytest.approx(alone[["nope", "rope"]].to_dict())
+    assert of_one.summary["low"].isna().all()
 
 
 def test_what_was_not_learned_or_not_run_is_told(everything: list[Record]) -> None:

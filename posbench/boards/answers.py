@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
 import sys
 from collections import Counter
@@ -20,6 +21,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jinja2
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from posbench.base.disk import read_text
@@ -332,6 +335,54 @@ def holds(condition: object, sentence: str) -> None:
         raise PosbenchError(f"the records no longer say that {sentence}: write this part again")
 
 
+# -- published lower bounds on the base of RoPE, for a context of so many positions ----------------
+
+STEP = 1.001
+"""The ratio of the bases that are tried. A base above one that fits need not fit."""
+FEW = 64
+"""Distances that are tried first."""
+
+
+def decay(length: int, width: int) -> float:
+    r"""The least b with sum_i cos(m b^(-2i/d)) >= 0 for every distance m < L, i = 0..d/2-1, to a
+    thousandth. Below it a query may look at a random key rather than at a similar one far away.
+
+    Args:
+        length: L, positions
+        width: d, of a head, even
+
+    Source: arXiv 2405.14591.
+    """
+    exponents = -np.arange(width // 2) * 2 / width
+    base = 1.0
+    while not _is_positive(base**exponents, length):
+        base *= STEP
+    return base
+
+
+def aliasing(length: int) -> float:
+    """B > L / (2 pi): the slowest pair turns less than once. Source: arXiv 2602.10959."""
+    return length / (2 * math.pi)
+
+
+def drift(length: int) -> float:
+    """B >= L / arccos(epsilon): the cosine of the slowest pair is epsilon or above. This is the
+    bound with epsilon = 0 in one layer, the least that can be asked. Source: arXiv 2602.10959.
+    """
+    return 2 * length / math.pi
+
+
+def _is_positive(frequencies: npt.NDArray[np.float64], length: int) -> bool:
+    """Whether the sum of cosines is nowhere negative. Near distances mostly decide."""
+    start, end = 0, min(FEW, length)
+    while start < end:
+        distances = np.arange(start, end)
+        if (np.cos(distances[:, None] * frequencies).sum(1) < 0).any():
+            return False
+        start, end = end, min(2 * end, length)
+    return True
+
+
 # -- templates -------------------------------------------------------------------------------------
 
 
@@ -347,6 +398,7 @@ def filled(root: Path, name: str, facts: Facts) -> str:
         extensions=["jinja2.ext.do"],
     )
     environment.globals |= {"facts": facts, "code": code, "number": number, "holds": holds}
+    environment.globals |= {"decay": decay, "aliasing": aliasing, "drift": drift}
     text = environment.get_template(name).render()
     return f"<!-- Filled in from {TEMPLATES}/{name} by `{COMMAND}`; do not edit. -->\n{text}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -305,8 +305,9 @@ def _equal(numbers: pd.Series) -> pd.Series:
 def standings_of(board: Board, measured: Measured) -> list[Ranked]:
     """Every part of the board, class by class; none if no run is there.
 
-    The model is fitted to all rows of a protocol and class together, so that a row has the same
-    number in every section; but the extensions of one host, which share trainings, by themselves.
+    The model is fitted to all rows of a protocol and class together that are asked for the same
+    tasks, so that a row has the same number in these sections; but the extensions of one host,
+    which share trainings, by themselves.
     """
     places = {task: place for place, task in enumerate(board.all_tasks)}
     sections: list[tuple[BoardPart, str]] = []
@@ -316,11 +317,11 @@ def standings_of(board: Board, measured: Measured) -> list[Ranked]:
             runs = mine.sort_values("task", key=lambda names: names.map(places), kind="stable")
             sections.append((replace(part, title=_titled(part, kind), runs=runs), kind))
 
-    def pool(part: BoardPart, kind: str) -> tuple[str, ...]:
+    def pool(part: BoardPart, kind: str) -> Hashable:
         alone = part.title if part.is_of_a_host else ""
-        return kind, part.protocol, alone
+        return kind, part.protocol, frozenset(part.asked(board)), alone
 
-    pooled: dict[tuple[str, ...], list[pd.DataFrame]] = {}
+    pooled: dict[Hashable, list[pd.DataFrame]] = {}
     for part, kind in sections:
         pooled.setdefault(pool(part, kind), []).append(part.runs)
     judged = board.judged

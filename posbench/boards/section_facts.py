@@ -132,6 +132,18 @@ class SectionFacts:
         mine = runs[(runs["row"] == row) & (runs["task_name"] == task)]
         return f"{len(self._learned_areas(row, task))} of {len(mine)}"
 
+    def learns(self, row: str, task: str) -> bool:
+        """Whether every seed of a row learned a task."""
+        runs = self.standing.part.runs
+        mine = runs[(runs["row"] == row) & (runs["task_name"] == task)]
+        return len(mine) > 0 and bool(mine["learned"].all())
+
+    def steps(self, row: str, task: str) -> str:
+        """Until the gate, in the median of the trainings that learned a task."""
+        runs = self.standing.part.runs
+        mine = runs[(runs["row"] == row) & (runs["task_name"] == task) & runs["learned"]]
+        return f"{mine['steps_to_gate'].median():,.0f}"
+
     def _learned_areas(self, row: str, task: str) -> pd.Series:
         self.of(row)
         runs = self.standing.part.runs
