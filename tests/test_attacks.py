@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from posbench.base.disk import Lock
+from posbench.base.disk import Lock, write_whole
 from posbench.base.errors import PosbenchError, Unwritable
 from posbench.boards import command as leaderboard
 from posbench.boards.claims.claim import read_claims
@@ -199,3 +199,13 @@ def test_a_model_that_cannot_be_is_one_sentence(
     (tmp_path / "config.json").write_text(text)
     assert pretrained([f"model={tmp_path}", "extension=yarn", "tokens=[256]"]) == 1
     assert f"posbench: model={tmp_path} " in capfd.readouterr().err
+
+
+def test_a_pipe_and_a_device_are_not_replaced_by_a_file(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    (link := tmp_path / "link").symlink_to("/dev/null")
+    for path in (pipe, link):
+        with pytest.raises(Unwritable, match="is a device or a pipe, and a file is written there"):
+            write_whole(path, "text")
+    assert pipe.is_fifo() and link.is_symlink()
+    assert sorted(tmp_path.iterdir()) == [link, pipe]

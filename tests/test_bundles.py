@@ -213,6 +213,27 @@ def test_code_that_is_not_utf_8_is_named_and_nothing_is_written(
     assert "save it in that encoding" in said and not path.exists()
 
 
+HIDDEN = (
+    b"# -*- coding: raw_unicode_escape -*-\n# The paper: \\u000aimport os; os.system('touch ran')\n"
+)
+"""Python reads the second line as code, which no terminal shows."""
+
+
+def test_code_that_another_encoding_would_read_otherwise_is_neither_sent_nor_taken(
+    source: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (mine / "hidden.py").write_bytes(HIDDEN)
+    path = tmp_path / "mine.tar.gz"
+    words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
+    assert results_command(words) == 1 and not path.exists()
+    wrong = "hidden.py is not Python in UTF-8 (it declares the encoding raw_unicode_escape): save"
+    assert wrong in capsys.readouterr().err
+    bundled(path, [*packed(), ("own/hidden.py", HIDDEN)])
+    assert results_command(["accept", str(path), "--to", str(tmp_path / "to"), "--show"]) == 1
+    said = capsys.readouterr()
+    assert wrong in said.err and "import os" not in said.out
+
+
 def archive(path: Path, content: Mapping[str, str | bytes], link: str = "") -> Path:
     with gzip.open(path, "wb") as zipped, tarfile.open(fileobj=zipped, mode="w") as made:
         for name, each in content.items():

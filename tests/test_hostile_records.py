@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import errno
+import functools
 import gzip
 import hashlib
 import html
@@ -32,6 +33,7 @@ from posbench.config.identity import identify
 from posbench.config.names import as_text, in_a_line
 from posbench.records import files, published
 from posbench.records.record import Record
+from posbench.sharing import dataset
 from posbench.showing.pages import inline, mathml, policy
 from posbench.showing.table import Line, Table, code, paragraph, plain
 
@@ -64,6 +66,25 @@ BROKEN: dict[str, tuple[Callable[[], str], str]] = {
     "a part missing": (
         lambda: json.dumps(GOOD | {"config": {**GOOD["config"], "evaluation": None}}),
         "is no valid record (config: lacks evaluation): ",
+    ),
+    **{
+        f"settings of which {place} is {value!r:.20}": (
+            lambda place=place, value=value: with_values(**{f"config__{place}": value}),
+            reason,
+        )
+        for place, value, reason in (
+            ("model", None, "model is no section of settings"),
+            ("model", {"loops": "x"}, "model.loops is no whole number"),
+            ("training", 5, "training is no section of settings"),
+            ("sources", 5, "sources is no section of settings"),
+            ("sources", {"training": 5}, "sources names no modules"),
+            ("nested", functools.reduce(lambda below, _: [below], range(900), 1), "64 deep"),
+        )
+    },
+    "a step beyond all tables": (lambda: with_values(solved_step=10**60), "solved_step"),
+    "multiplications beyond all tables": (
+        lambda: with_values(training__multiplications=10**60),
+        "multiplications",
     ),
     "a name that leads elsewhere": (
         lambda: with_values(task__name="../copy"),
@@ -274,6 +295,8 @@ def test_what_a_folder_says_of_itself_is_read_from_a_file_alone(
         said = capsys.readouterr().err
         assert said.startswith(f"posbench: left out: {folder}/about.md ") and reason in said, name
         assert said.count("\n") == 1 and contents(folder) == contents(alone), name
+        made = dataset.write_site(files.read_folder(folder), folder, tmp_path / f"site {number}")
+        assert not any(SECRET in path.read_text() for path in made), name
 
 
 @pytest.mark.fault(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from posbench.boards.remarks import outdated
 from posbench.config import provenance
 from posbench.pretrained import recording
 from posbench.pretrained.command import main
-from posbench.pretrained.loading import Files
+from posbench.pretrained.loading import Files, refuse_kernels
 from posbench.pretrained.measuring import Answering
 from posbench.pretrained.refusal import CannotMount
 from posbench.pretrained.request import ModelRequest
@@ -465,14 +466,42 @@ def test_pickled_weights_and_kernels_are_not_read(said: Said, folder: Path, tmp_
     fetching = tmp_path / "fetching"
     shutil.copytree(folder, fetching)
     config = json.loads((fetching / "config.json").read_text())
-    config["attn_implementation"] = "kernels-community/flash-attn"
-    (fetching / "config.json").write_text(json.dumps(config))
+    (fetching / "config.json").write_text(
+        json.dumps(config | {"attn_implementation": "kernels-community/flash-attn"})
+    )
     status, _, error = said(f"model={fetching}")
     assert status == 1 and error.splitlines()[-1] == (
         f"posbench: model={fetching} names code to fetch in its config.json (attn_implementation: "
         "'kernels-community/flash-attn'), which is never run here: take that line out"
     )
+    for more in (
+        {"_attn_implementation": "evil/kernel"},
+        {"attn_implementation": "flash_attention_2"},
+        {"text_config": {"attn_implementation": "evil/kernel"}},
+        {"attn_implementation": {"text_config": "evil/kernel"}},
+        {"experts_implementation": "evil/kernel"},
+    ):
+        (fetching / "config.json").write_text(json.dumps(config | more))
+        with pytest.raises(ConfigError, match="names code to fetch"):
+            refuse_kernels(fetching)
+    usual = {"_attn_implementation": "sdpa", "experts_implementation": "grouped_mm"}
+    (fetching / "config.json").write_text(json.dumps(config | usual))
+    refuse_kernels(fetching)
     assert not (tmp_path / "ran").exists()
+
+
+def test_what_is_no_file_of_a_model_is_neither_waited_for_nor_a_stack_of_frames(
+    said: Said, folder: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    name = Files(copy).name
+    os.mkfifo(copy / "more.json")
+    (copy / "folder.txt").mkdir()
+    assert Files(copy).name == name
+    (copy / "model.safetensors").write_bytes((2**63).to_bytes(8, "little"))
+    status, _, error = said(f"model={copy}")
+    assert status == 1 and "cannot be loaded: " in error and "Traceback" not in error
 
 
 def test_settings_are_searched_on_a_length_of_their_own(

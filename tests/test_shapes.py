@@ -38,8 +38,24 @@ MISSHAPEN = {
         "return a.where(lambda rows: (a.distance(rows) + 1.0)[:, None])",
         "a mask returns torch.float32: return a boolean",
     ),
+    "Misspelt": (
+        "encod",
+        "return a.plus(lambda rows: -a.distance(rows)[:, None])",
+        "it has none of encode, embed, positions, so it would be trained without positions: did "
+        "you mean encode for encod",
+    ),
+    "Ahead": (
+        "encode",
+        "return replace(a, v=a.v + a.v.mean(2, keepdim=True))",
+        r"what is put out for a token changes with a later one \(by .*\), which it would predict",
+    ),
+    "Undefined": (
+        "encode",
+        "return a.plus(lambda rows: (a.distance(rows).log() * 0)[:, None])",
+        "attention gives what is not finite before any training",
+    ),
 }
-ARGUMENTS = {"encode": "a", "embed": "x, pos", "positions": "ids, draw"}
+ARGUMENTS = {"encod": "a", "encode": "a", "embed": "x, pos", "positions": "ids, draw"}
 
 
 @pytest.fixture
@@ -47,7 +63,8 @@ def misshapen(tmp_path: Path) -> Iterator[None]:
     folder = tmp_path / "mine"
     module = re.sub(r"\W", "_", tmp_path.name)  # Python would take the first of one name
     (folder / "encoding").mkdir(parents=True)
-    lines = ["from posbench.core.encoding import PositionEncoding"]
+    lines = ["from dataclasses import replace"]
+    lines += ["from posbench.core.encoding import PositionEncoding"]
     for name, (method, returns, _) in MISSHAPEN.items():
         lines += [f"class {name}(PositionEncoding):"]
         lines += [f"    def {method}(self, {ARGUMENTS[method]}):", f"        {returns}"]

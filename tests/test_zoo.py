@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load, save
 from small_runs import TINY, kept, ran, tiny, trained, without_seconds
 
-from posbench.base.errors import PosbenchError, Unreadable
+from posbench.base.errors import ConfigError, PosbenchError, Unreadable
 from posbench.config import provenance
 from posbench.config.compose import compose, composing
 from posbench.core.training import Training, fit
@@ -115,7 +115,9 @@ def test_who_wants_a_training_gets_one(packed: str, fits: list[Training]) -> Non
     assert len(fits) == before + 1
     trained(tiny(Path("without"), "method=rope"))  # zoo=
     assert len(fits) == before + 2
-    assert not zoos("") and not zoos("nowhere") and [each.path for each in zoos(FILE)] == [FILE]
+    assert not zoos("") and [each.path for each in zoos(FILE)] == [FILE]
+    with pytest.raises(ConfigError, match=r"^zoo=nowhere is neither a file nor a folder: name one"):
+        zoos("nowhere")
 
 
 def test_what_is_of_other_code_or_of_another_torch_is_made_again_and_that_is_said(

@@ -59,8 +59,11 @@ def atomically(path: Path) -> Iterator[Path]:
     """A file beside `path` to write to; it takes the place of `path` when all is on the disk.
 
     Its name is of this call alone: processes on two machines may have the same number. If `path`
-    is a link, the link is replaced, and what it leads to stays. An OSError names `path`.
+    is a link, the link is replaced, and what it leads to stays; but a device and a pipe, of which
+    there is one for all, are left alone (Unwritable). An OSError names `path`.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise Unwritable(f"{path} is a device or a pipe, and a file is written there: name a file")
     beside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -166,7 +166,7 @@ def generate(
     )
 
 
-LARGEST = 1_000_000
+ABOUT, LARGEST = "about.md", 1_000_000
 """Bytes of what a folder says of itself."""
 BOARDS = {
     "Encodings": "encodings",
@@ -203,7 +203,7 @@ def about(folder: Path) -> tuple[list[str], list[str]]:
     """What the folder's own about.md says, a paragraph each: it comes above the tables. Then, if
     it cannot be read, a sentence that says so.
     """
-    path = folder / "about.md"
+    path = folder / ABOUT
     try:
         text = read_text(path, LARGEST)
     except FileNotFoundError:

@@ -116,6 +116,8 @@ def lengths_are_as_declared(asked: ChosenTask) -> None:
 
 def sources_hold_what_they_are_the_source_of(asked: ChosenTask) -> None:
     """A source, if there is one, holds the answer, and the farthest lies at `max_distance`."""
+    if all((batch.source < 0).all() for batch in asked.batches.values()):
+        raise NotAsked("no token of an answer names a source")
     for n, batch in asked.batches.items():
         rows, places = np.nonzero(batch.source >= 0)
         if not len(rows):
@@ -193,6 +195,7 @@ def worked_examples_are_what_it_generates(asked: ChosenTask) -> None:
         "and n = 3:` and below `BOS c a SEP a c EOS`",
     )
     lengths = [int(n) for n in re.findall(r"\bn = (\d+)", text.partition("Example")[2])]
+    compared = 0
     for n, example in zip(lengths, shown, strict=False):
         words = example.split()
         try:
@@ -210,6 +213,7 @@ def worked_examples_are_what_it_generates(asked: ChosenTask) -> None:
         alike = [
             row for row in batch.tokens if _pattern(row[:cut].tolist()) == _pattern(words[:cut])
         ]
+        compared += bool(alike)
         require(
             not alike
             or _has_no_one_answer(asked.task)
@@ -217,6 +221,8 @@ def worked_examples_are_what_it_generates(asked: ChosenTask) -> None:
             f"the worked example {example!r} is not what is generated: a prompt of n={n} with this "
             f"pattern is answered otherwise in {len(alike)} of {len(batch.tokens):,} samples",
         )
+    if not compared:
+        raise NotAsked("no sample has a prompt of the pattern of a worked example")
 
 
 def _pattern(sequence: Sequence[str | int]) -> list[str | int]:

@@ -22,7 +22,7 @@ from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import closest, shown
 from posbench.config import blame, constructors, folders
 from posbench.config.provenance import targets
-from posbench.config.source import module_file
+from posbench.config.source import module_file, python_of
 
 KINDS = {
     int: "an integer",
@@ -86,7 +86,7 @@ def check_source(*nodes: dict[str, Any]) -> None:
         if path is None:
             continue
         try:
-            ast.parse(path.read_text(encoding="utf-8"), str(path))
+            ast.parse(python_of(path.read_bytes(), path), str(path))
         except SyntaxError as error:
             raise ConfigError(f"{path} is not Python: {error.msg} in line {error.lineno}") from None
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import io
 import sysconfig
+import tokenize
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -75,13 +77,30 @@ def source_of(module: str) -> Source | None:
 def _written(module: str) -> Source | None:
     """A module as it is written; a folder without __init__.py defines nothing, and holds others."""
     there = _standing(module)
-    text = "" if there.file is None else there.file.read_text(encoding="utf-8")
+    text = "" if there.file is None else python_of(there.file.read_bytes(), there.file)
     try:
         return _parsed(text, module) if there.file or there.folders else None
     except SyntaxError as error:
         raise ConfigError(
             f"{there.file} is not Python: {error.msg} in line {error.lineno}"
         ) from None
+
+
+def python_of(content: bytes, path: Path) -> str:
+    """Python as it would be run; ConfigError if it declares another encoding than UTF-8.
+
+    Another encoding could read what is a comment here as code, so that nobody sees what is run.
+    """
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        if encoding in ("utf-8", "utf-8-sig"):
+            return content.decode(encoding)
+        reason = f"it declares the encoding {encoding}"
+    except (SyntaxError, UnicodeDecodeError) as error:
+        reason = str(error)
+    raise ConfigError(
+        f"{path} is not Python in UTF-8 ({reason}): save it so, and declare no other encoding"
+    )
 
 
 # -- one module ------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,9 @@ from hydra.core.override_parser.types import Glob, Override
 
 from posbench.base.errors import ConfigError
 from posbench.config.folders import GROUPS, OF_A_ROW, names
+
+MOST = 1_000_000
+"""Values of a word, and runs of a sweep: a list of more fills memory before anything is run."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,10 @@ class Word:
         if isinstance(pattern := self.override.value(), Glob):
             return pattern.filter(names(self.group, own) if self.group in GROUPS else [])
         if self.several:
-            return [str(value) for value in self.override.sweep_string_iterator()]
+            found = map(str, itertools.islice(self.override.sweep_string_iterator(), MOST + 1))
+            if len(values := list(found)) > MOST:
+                raise ConfigError(f"{self.text} lists more than {MOST:,} values: name fewer")
+            return values
         return [str(self.override.get_value_element_as_str())]
 
     def each(self, own: Sequence[Path] = ()) -> list[str]:

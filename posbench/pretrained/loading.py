@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import closest, known_names
@@ -34,7 +36,7 @@ except ImportError:  # without transformers, or with a version that has none
 
 UNLOADABLE = (
     *(OSError, ImportError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
-    *(RuntimeError, struct.error, RefusedConfiguration),
+    *(RuntimeError, struct.error, RefusedConfiguration, SafetensorError),
 )
 """What transformers raises for files that say what no model can be, as one of no heads."""
 
@@ -59,7 +61,9 @@ class Files:
         """A hash of the content of all that counts; a GGUF file may have any name."""
         if self.path.suffix == GGUF:
             return content_hash(_digest(self.path))
-        counted = (each for each in self.path.iterdir() if each.suffix in COUNTED)
+        counted = (
+            each for each in self.path.iterdir() if each.suffix in COUNTED and each.is_file()
+        )  # for a pipe it would wait
         return content_hash({each.name: _digest(each) for each in counted})
 
     @property
@@ -128,15 +132,34 @@ class Files:
             ) from None
 
 
+OWN_ATTENTION = ("eager", "sdpa", "flex_attention")
+"""What transformers computes itself. Any other name may be that of a kernel of the hub, also one
+without a slash, as flash_attention_2, for which it fetches one where none is installed.
+"""
+OF_KERNELS = re.compile(r"_?(attn|experts)_implementation(_internal)?")
+
+
 def refuse_kernels(folder: Path) -> None:
     """ConfigError where a configuration names a kernel of the hub, which transformers would run."""
-    config = _mapping(folder / "config.json")
-    for name in ("attn_implementation", "experts_implementation"):
-        if "/" in str(config.get(name)):
-            raise ConfigError(
-                f"model={folder} names code to fetch in its config.json ({name}: "
-                f"{config[name]!r}), which is never run here: take that line out"
-            )
+    places: list[Any] = [_mapping(folder / "config.json")]
+    while places:
+        place = places.pop()
+        if isinstance(place, list):
+            places += place
+        if not isinstance(place, dict):
+            continue
+        for name, value in place.items():
+            named = value.values() if isinstance(value, dict) else [value]
+            strange = {str(each) for each in named if each} - {*OWN_ATTENTION}
+            # Those of experts that transformers has itself have no slash; see OWN_ATTENTION.
+            if (kind := OF_KERNELS.fullmatch(name)) and kind[1] == "experts":
+                strange = {each for each in strange if "/" in each}
+            if kind and strange:
+                raise ConfigError(
+                    f"model={folder} names code to fetch in its config.json ({name}: {value!r}), "
+                    "which is never run here: take that line out"
+                )
+            places.append(value)
 
 
 def refuse_unknown_rules(folder: Path) -> None:

@@ -26,10 +26,25 @@ MEANINGLESS = {
 """The sentence shown beside numbers of a protocol whose numbers are no results."""
 CONFIGURED = ("task", "encoding", "extension", "evaluation")
 """Sections of the settings that a record cannot be read without."""
+READ = ("model", "training", "sources")
+"""Sections that are read where they are there."""
+DEEPEST = 64
+"""Levels of settings; of those that posbench writes, the deepest has about eight."""
 
 
 MOST_LENGTHS = 4096
 """Rows of a record: tests at so many lengths are no test of this suite."""
+
+
+def _is_deep(node: Any) -> bool:
+    """Whether there are more levels than settings have; without recursion, which has a limit."""
+    level = [node]
+    for _ in range(DEEPEST):
+        lists = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [each for values in lists for each in values if isinstance(each, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 class RecordedCurve(Part):
@@ -86,7 +101,7 @@ class RecordedTraining(Origin):
     steps: int | None  # that were made; none: it diverged
     parameters: int = COUNTED
     # Multiplications of one step, see `running.train.multiplications`; none: the record is older.
-    multiplications: int | None = Field(default=None, ge=0)
+    multiplications: Annotated[int, COUNTED] | None = None
     curve: RecordedCurve
     cpu_seconds: float  # of several in step its share, as with `wall_seconds`
     wall_seconds: float
@@ -207,7 +222,9 @@ class Record(Part):
     scale_policy: Text
     seed: int = Field(ge=0, le=LARGEST_SEED)
     training: RecordedTraining
-    solved_step: int | None  # the first validation with a proficiency of the gate
+    solved_step: (
+        Annotated[int, COUNTED] | None
+    )  # the first validation with a proficiency of the gate
     search: Search | None = None
     finetuning: FineTuned | None = None
     ceiling: Annotated[list[CeilingTraining], Field(max_length=MOST_LENGTHS)] | None = None
@@ -229,6 +246,16 @@ class Record(Part):
         lacking = [name for name in CONFIGURED if not isinstance(config.get(name), dict)]
         if lacking:
             raise ValueError(f"lacks {', '.join(lacking)}")
+        for name in READ:
+            if not isinstance(config.get(name, {}), dict):
+                raise ValueError(f"{name} is no section of settings")
+        loops = config.get("model", {}).get("loops", 1)
+        if type(loops) is not int:
+            raise ValueError("model.loops is no whole number")
+        if not all(isinstance(each, str) for each in config.get("sources", {}).values()):
+            raise ValueError("sources names no modules")
+        if _is_deep(config):
+            raise ValueError(f"is nested more than {DEEPEST} deep")
         return config
 
     @field_validator("command")

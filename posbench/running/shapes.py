@@ -6,12 +6,14 @@ and trains as something else in silence.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from posbench.base.errors import PosbenchError
+from posbench.base.wording import closest, listed
 from posbench.core import coverage
 from posbench.core.attention import Attention, attend
 from posbench.core.encoding import Draw, EncodingStack, PositionEncoding
@@ -19,6 +21,11 @@ from posbench.core.scoring import position_ids
 from posbench.core.settings import ModelConfig
 from posbench.core.task import Batch, Task
 from posbench.running.setup import Setup
+
+ROUNDING = 1e-3
+"""Of single precision, as a share of the largest output: what is summed otherwise rounds so."""
+HOOKS = ("encode", "embed", "positions")
+"""What posbench calls of an encoding."""
 
 
 def refuse_wrong_shapes(setup: Setup) -> None:
@@ -43,9 +50,9 @@ def refuse_wrong_shapes(setup: Setup) -> None:
         try:
             pos = drawn(asked, ids, rows)
             a = Attention(q, k, v, x, pos, pos, scale=model.head_width**-0.5, segments=segments)
-            called(asked, a)
+            _refuse_what_cannot_be_trained(asked, a)
             for asked in others:
-                called(asked, a)
+                _refuse_what_cannot_be_trained(asked, a)
         except PosbenchError as error:
             raise PosbenchError(
                 f"{type(asked).__name__}: {error}; posbench check FILE, with the YAML of "
@@ -88,6 +95,29 @@ def _refuse_wrong_batch(task: Task, n: int, batch: Batch) -> None:
         ) from None
 
 
+def _refuse_what_cannot_be_trained(encoding: PositionEncoding, a: Attention) -> None:
+    """PosbenchError unless outputs are finite, and those of all tokens but the last stay when the
+    last one is another: a model that sees the next token learns nothing else.
+    """
+    out, embedded = called(encoding, a), encoding.embed(a.x, a.q_pos)
+    _require(
+        bool(out.isfinite().all()),
+        "attention gives what is not finite before any training, so no learning rate helps",
+    )
+    places = a.x.shape[1]
+    last = (torch.arange(places) == places - 1)[:, None]
+    given = {"q": a.q, "k": a.k, "v": a.v, "x": a.x}
+    other = {name: torch.where(last, 1 - each, each) for name, each in given.items()}
+    changes = (called(encoding, replace(a, **other)) - out)[..., :-1, :].abs().max().item()
+    changes_embedded = (encoding.embed(other["x"], a.q_pos) - embedded)[:, :-1].abs().max().item()
+    ahead = max(changes, changes_embedded)
+    _require(
+        ahead <= ROUNDING * max(out.abs().max().item(), embedded.abs().max().item()),
+        f"what is put out for a token changes with a later one (by {ahead:.1e}), which it would "
+        "predict: a term and a mask may depend on keys up to the query alone",
+    )
+
+
 def _refuse_what_is_never_trained(stack: EncodingStack, ids: Tensor, model: ModelConfig) -> None:
     """PosbenchError if there are parameters and nothing that is put out depends on one."""
     try:
@@ -119,10 +149,11 @@ def drawn(encoding: PositionEncoding, ids: Tensor, rows: int) -> Tensor:
     return pos
 
 
-def called(encoding: PositionEncoding, a: Attention) -> None:
-    """Refuse what `embed` and `encode` return, and the terms and masks in it, unless attention
-    takes it.
+def called(encoding: PositionEncoding, a: Attention) -> Tensor:
+    """What attention gives with an encoding. Refuse what `embed` and `encode` return, and the terms
+    and masks in it, unless attention takes it.
     """
+    _refuse_what_is_never_called(type(encoding))
     embedded = encoding.embed(a.x, a.q_pos)
     _require(
         isinstance(embedded, Tensor) and embedded.shape == a.x.shape,
@@ -145,6 +176,22 @@ def called(encoding: PositionEncoding, a: Attention) -> None:
         f"attention gives {list(out.shape)} for {list(wanted)} [batch, heads, n, head width]: "
         "what `encode` sets has another number of heads or channels than the queries; take "
         "it from a.num_heads",
+    )
+    return out
+
+
+def _refuse_what_is_never_called(kind: type[PositionEncoding]) -> None:
+    """PosbenchError where a class has methods and none that posbench calls, as if one of them were
+    misspelt: it would be trained without positions in silence.
+    """
+    above = kind.__mro__[: kind.__mro__.index(PositionEncoding)]
+    named = {name for each in above for name in vars(each) if callable(vars(each)[name])}
+    if named & {*HOOKS} or not (own := sorted(each for each in named if each[0] != "_")):
+        return
+    meant = [f"{meant} for {each}" for each in own if (meant := closest(each, HOOKS))]
+    hint = f": did you mean {listed(meant)}?" if meant else ": override one of them"
+    raise PosbenchError(
+        f"it has none of {', '.join(HOOKS)}, so it would be trained without positions{hint}"
     )
 
 

@@ -21,7 +21,7 @@ from safetensors.torch import save
 
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import damaged, reading, write_bytes
-from posbench.base.errors import PosbenchError
+from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import printable
 from posbench.config import provenance
 from posbench.core.row import Part
@@ -29,6 +29,8 @@ from posbench.records.record import weights_hash
 from posbench.running.log import Log
 
 SUFFIX = ".safetensors"
+USUAL = "results/zoo"
+"""Where weights are looked for, as conf/config.yaml says."""
 AGAIN = "get the file again"
 
 
@@ -107,16 +109,23 @@ class Zoo:
 
 
 def zoos(place: str | Path) -> list[Zoo]:
-    """The zoo that a path names, or all in the folder that it names; none where nothing is there.
+    """The zoo that a path names, or all in the folder that it names.
 
-    An empty place means none.
+    An empty place means none, and so does the usual one where nothing is there. ConfigError if
+    another place has nothing.
     """
     if not str(place):
         return []
     path = Path(place)
     if path.is_dir():
         return [Zoo(each) for each in sorted(path.glob(f"*{SUFFIX}"))]
-    return [Zoo(path)] if path.is_file() else []
+    if path.is_file():
+        return [Zoo(path)]
+    if str(place) != USUAL:
+        raise ConfigError(
+            f"zoo={place} is neither a file nor a folder: name one with weights, or leave zoo out"
+        )
+    return []
 
 
 def write(trainings: Mapping[str, tuple[Kept, Mapping[str, torch.Tensor]]], path: Path) -> None:

@@ -31,6 +31,7 @@ from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_text, write_bytes, write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted, printable
+from posbench.config.source import python_of
 from posbench.records import files
 from posbench.records.lines import contents, encoded, unpacking
 from posbench.records.record import Audit, Record
@@ -96,7 +97,10 @@ def _code(own: Path | None) -> dict[str, str]:
 
 def _text_of(path: Path) -> str:
     try:
-        return read_text(path)
+        text = read_text(path)
+        if path.suffix == ".py":
+            python_of(text.encode(), path)
+        return text
     except OSError as error:
         raise PosbenchError(
             f"{path} cannot be sent ({error.strerror}): put the file itself there"
@@ -279,6 +283,8 @@ def _read(path: Path) -> dict[str, bytes]:
                     lines.stream = unpacking(io.BytesIO(data))
                     while lines.read(2**20):
                         pass
+                elif member.name.endswith(".py"):
+                    python_of(data, Path(member.name))
                 else:
                     data.decode()
                 if member.name == MANIFEST:  # the first, which says how to read the others

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from posbench.base.disk import writing_to
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import MANY, agreeing, closest, counted, known_names
+from posbench.base.wording import MANY, agreeing, closest, counted, known_names, printable
 from posbench.config.commands import Parser, add_config_dir
 from posbench.config.exit_status import exit_status
 from posbench.config.provenance import targets
@@ -174,7 +174,7 @@ def _bundle(chosen: argparse.Namespace) -> int:
     accept = f"posbench records accept {shlex.quote(str(chosen.target))}"
     if made["code"]:
         print(f"Your files in it: {', '.join(made['code'])}.")
-    elif elsewhere := sorted(_of_others(found)):
+    elif elsewhere := sorted(map(printable, _of_others(found))):
         print(
             f"The code of {', '.join(elsewhere)} is not in it, and nobody else can repeat these "
             "records: if it is in a folder of yours, add --config-dir FOLDER."

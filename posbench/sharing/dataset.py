@@ -13,17 +13,18 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
 import yaml  # type: ignore[import-untyped]
 
-from posbench.base.disk import write_whole
+from posbench.base.disk import read_bytes, write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import agreeing, counted
 from posbench.boards.measured import Measured, lengths_frame, runs_frame
-from posbench.boards.page import generate
+from posbench.boards.page import ABOUT, LARGEST, generate
 from posbench.config.board import board_of
 from posbench.records import files, tables
 from posbench.records.record import Record
@@ -217,8 +218,8 @@ def write_site(held: files.Folder, source: Path, folder: Path) -> list[Path]:
     it.
     """
     with tempfile.TemporaryDirectory() as alone:
-        if (about := source / "about.md").is_file():
-            (Path(alone) / about.name).write_bytes(about.read_bytes())
+        with suppress(OSError, ValueError):  # as a board, which says that it does not read it
+            (Path(alone) / ABOUT).write_bytes(read_bytes(source / ABOUT, LARGEST))
         made = generate(Path(alone), held.records, held.audits, board_of(source))
     pages = {**made.pages, "README.md": SPACE}
     pages["index.html"] = pages.pop("leaderboard.html")

@@ -264,7 +264,8 @@ def definition_of(target: str) -> tuple[str, ast.ClassDef]:
     while (source := source_of(module)) is not None:
         if name in source.definitions:
             definition = source.definitions[name][0]
-            assert isinstance(definition, ast.ClassDef), target
+            if not isinstance(definition, ast.ClassDef):
+                break
             return module, definition
         if name not in source.imported:
             break

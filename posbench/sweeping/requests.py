@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from posbench.config import board as definition
 from posbench.config.board import Board, Rows
 from posbench.config.folders import OF_A_ROW
 from posbench.config.methods import Method, methods
-from posbench.config.words import Word
+from posbench.config.words import MOST, Word
 
 Words = tuple[str, ...]
 Listed = Mapping[str, list[str]]
@@ -68,6 +69,8 @@ def request(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
         raise PosbenchError(OF_A_BOARD.format(part=",".join(listed["part"])))
     if names:
         return _of_board(definition.load(names[0], folders), listed)
+    if (count := math.prod(map(len, listed.values()))) > MOST:
+        raise ConfigError(f"these words list {count:,} runs, and {MOST:,} are the most: name fewer")
     runs = [
         tuple(f"{key}={value}" for key, value in zip(listed, values, strict=True))
         for values in itertools.product(*listed.values())

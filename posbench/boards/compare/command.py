@@ -265,7 +265,9 @@ def _made(request: Request, command: Sequence[str]) -> tuple[SweepPlan, bool]:
     if not planned.runs or not command:
         return planned, False
     print(f"python -m posbench {shlex.join(command)}", flush=True)
-    status = _swept([sys.executable, "-m", "posbench", *command, QUIET])
+    # As this process: modules of the current folder only where it sees them itself.
+    alone = [] if {"", str(Path.cwd())} & {*sys.path} else ["-P"]
+    status = _swept([sys.executable, *alone, "-m", "posbench", *command, QUIET])
     made, stopped = plan(there), status < 0 or status > 128
     if stopped and not made.complete:
         raise KeyboardInterrupt
