@@ -230,6 +230,9 @@ def settings() -> str:
         "",
         *_table("protocol/cpu.yaml", ("model", "training", "evaluation", "trainer")),
         "",
+        "A task sets three more: `training.steps`, and its shortest and longest n in training, "
+        "`training.min_length` and `training.max_length` ([tasks](tasks.md)).",
+        "",
         "## Of a run",
         "",
         f"From [conf/config.yaml]({UP}/conf/config.yaml).",

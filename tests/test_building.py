@@ -12,13 +12,16 @@ from typing import Any
 
 import hydra
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 from posbench.base.errors import ConfigError
-from posbench.config import folders
+from posbench.config import blame, folders
 from posbench.config.building import BASES, build, class_of
 from posbench.config.compose import compose, composing
+from posbench.core.encoding import PositionEncoding
 from posbench.encodings.nope import NoPE
+from posbench.running.subject import call
 
 Answered = Callable[..., tuple[int | None, str, str]]
 
@@ -380,3 +383,17 @@ def test_hydra_itself_may_read_the_environment(monkeypatch: pytest.MonkeyPatch) 
         assert (cfg.hydra.sweep.dir, cfg.hydra.run.dir) == ("there", "here")
         with pytest.raises(Exception, match="is not read, because a record shows its settings"):
             OmegaConf.to_container(compose("results_dir='${oc.env:HOME}'").cfg(), resolve=True)
+
+
+def test_two_usual_mistakes_are_told_with_what_to_do() -> None:
+    def of(act: Callable[[], object]) -> str:
+        with pytest.raises(AttributeError) as caught:
+            act()
+        return blame.told(caught.value)
+
+    a = call(4)
+    assert of(lambda: a.distence).endswith("no attribute 'distence': did you mean distance?")
+    assert of(lambda: a.zzz).endswith("no attribute 'zzz'")
+    unmade = PositionEncoding.__new__(PositionEncoding)
+    said = of(lambda: setattr(unmade, "slope", torch.nn.Parameter(torch.ones(1))))
+    assert said.endswith("before Module.__init__() call: call super().__init__() first")

@@ -153,6 +153,14 @@ def test_a_run_without_a_length_in_the_middle_gets_no_area_over_the_others() -> 
     assert table["area"].isna().to_dict() == {"nope": False, "rope": True}
 
 
+def test_a_run_that_was_trained_on_longer_sequences_has_an_area_over_its_own_lengths() -> None:
+    """A board may change the training length of some rows, whose protocol is then its own."""
+    table = tables.table([record("nope", FULL), record("rope", {1: 1.0, 4: 0.5, 8: 0.0})])
+    assert measures.of_runs(table).set_index("row")["area"].isna().to_dict()["rope"]
+    longer = table.assign(train_length=table["train_length"].where(table["method"] == "nope", 40))
+    assert measures.of_runs(longer)["area"].notna().all()
+
+
 def test_a_length_below_that_of_training_is_not_missed_by_an_area() -> None:
     table = tables.table([record("nope", {0.5: 1.0} | FULL), record("rope", FULL)])
     found = measures.of_runs(table).set_index("row")["area"]

@@ -365,6 +365,11 @@ def aliasing(length: int) -> float:
     return length / (2 * math.pi)
 
 
+def turn(base: float, width: int) -> float:
+    """Positions in which the slowest pair of a head turns once: 2 pi b^(1 - 2/d)."""
+    return float(2 * math.pi * base ** (1 - 2 / width))
+
+
 def drift(length: int) -> float:
     """B >= L / arccos(epsilon): the cosine of the slowest pair is epsilon or above. This is the
     bound with epsilon = 0 in one layer, the least that can be asked. Source: arXiv 2602.10959.
@@ -398,7 +403,7 @@ def filled(root: Path, name: str, facts: Facts) -> str:
         extensions=["jinja2.ext.do"],
     )
     environment.globals |= {"facts": facts, "code": code, "number": number, "holds": holds}
-    environment.globals |= {"decay": decay, "aliasing": aliasing, "drift": drift}
+    environment.globals |= {"decay": decay, "aliasing": aliasing, "drift": drift, "turn": turn}
     text = environment.get_template(name).render()
     return f"<!-- Filled in from {TEMPLATES}/{name} by `{COMMAND}`; do not edit. -->\n{text}"
 

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from posbench.base.wording import closest
 from posbench.config.source import SITES
 
 CORE = Path(__file__).resolve().parents[1]
@@ -73,7 +74,17 @@ def told(error: BaseException, where: str = "") -> str:
     except Exception:  # of a class of somebody's own as well
         text = ""
     said = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
-    return f"{type(error).__name__}{where}{': ' * bool(said)}{said}"
+    return f"{type(error).__name__}{where}{': ' * bool(said)}{said}{_hint(error, said)}"
+
+
+def _hint(error: BaseException, said: str) -> str:
+    """What to do about two usual mistakes, of which Python and torch say only what they are."""
+    if "before Module.__init__() call" in said:
+        return ": call super().__init__() first"
+    if isinstance(error, AttributeError) and error.name and error.obj is not None:
+        meant = closest(error.name, (each for each in dir(error.obj) if each[0] != "_"))
+        return f": did you mean {meant}?" if meant else ""
+    return ""
 
 
 def _last_line(error: BaseException, wanted: Callable[[Path], bool]) -> str:

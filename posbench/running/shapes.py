@@ -106,13 +106,13 @@ def _refuse_what_cannot_be_trained(encoding: PositionEncoding, a: Attention) -> 
     )
     places = a.x.shape[1]
     last = (torch.arange(places) == places - 1)[:, None]
-    given = {"q": a.q, "k": a.k, "v": a.v, "x": a.x}
-    other = {name: torch.where(last, 1 - each, each) for name, each in given.items()}
-    changes = (called(encoding, replace(a, **other)) - out)[..., :-1, :].abs().max().item()
-    changes_embedded = (encoding.embed(other["x"], a.q_pos) - embedded)[:, :-1].abs().max().item()
-    ahead = max(changes, changes_embedded)
+    q, k, v, x = (torch.where(last, 1 - each, each) for each in (a.q, a.k, a.v, a.x))
+    changes = (called(encoding, replace(a, q=q, k=k, v=v, x=x)) - out)[..., :-1, :].abs().max()
+    changes_embedded = (encoding.embed(x, a.q_pos) - embedded)[:, :-1].abs().max()
+    largest = max(out.abs().max().item(), embedded.abs().max().item())
+    ahead = max(changes.item(), changes_embedded.item())
     _require(
-        ahead <= ROUNDING * max(out.abs().max().item(), embedded.abs().max().item()),
+        ahead <= ROUNDING * largest,
         f"what is put out for a token changes with a later one (by {ahead:.1e}), which it would "
         "predict: a term and a mask may depend on keys up to the query alone",
     )

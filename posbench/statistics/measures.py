@@ -220,7 +220,7 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
 
     The lengths are `true_multiple` if the table has it, and the nominal `multiple` otherwise.
     Areas end at `longest`. A run that lacks one of the lengths up to there that others of its task
-    have gets no area, for an area over other lengths would not be comparable.
+    and training length have gets no area, for an area over other lengths would not be comparable.
     Lengths below that of training count for nothing. Of a run that is there twice, the last counts.
 
     Returns columns `protocol`, `task`, the names under which they are shown, `protocol_name`,
@@ -245,7 +245,9 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
     once = once.iloc[order]
     known = once[[lengths, "score", "chance"]].to_numpy(float).T
     nominal, tested = once["multiple"].to_numpy(float), once["test_length"].to_numpy()
-    of_task = once.groupby(task, sort=True).ngroup().to_numpy()
+    # What a board trains on longer sequences, under its own protocol, has other test lengths.
+    alike = [*task, *({"train_length"} & {*once})]
+    of_task = once.groupby(alike, sort=True).ngroup().to_numpy()
     inside = known[0] <= longest * (1 + NEAR)
     usual = once.loc[inside, "test_length"].groupby(of_task[inside])
     expected = {number: set(found) for number, found in usual}

@@ -78,9 +78,8 @@ def lines(planned: SweepPlan, results_dir: Path) -> Iterator[str]:
         cost = planned.cost(results_dir, set(left))
         said = f"The rest: {cost.said}"
         if running and cost.unknown < len(left):
-            said += (
-                f" With {len(running)} at a time, {duration(cost.total / len(running))} are left."
-            )
+            each = duration(cost.total / len(running))
+            said += f" With {len(running)} at a time, each has {each} of CPU time left."
         yield said
 
 
