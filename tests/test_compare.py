@@ -342,7 +342,8 @@ def test_an_extension_goes_to_the_board_whose_weights_are_there(
     assert board_of(file) is None, "and no records of that board"
     (tmp_path / "results/served/records").mkdir(parents=True)
     assert board_of(file) == "served"
-    assert board_of(file, "zoo=elsewhere") is None
+    (tmp_path / "elsewhere").mkdir()
+    assert board_of(file, f"zoo={tmp_path}/elsewhere") is None
     assert board_of(file, "seed=10") is None, "which is a seed of another board"
     assert board_of(str(mine / "encoding/decay.yaml")) is None, "it is trained anew"
     kept.pop()
@@ -700,9 +701,17 @@ def test_what_is_missing_is_made(
     assert command.main([*words, *against]) == 1
     said = capsys.readouterr()
     assert "none of its runs is complete" in said.err and "same command makes" not in said.err
-    assert f"python -m posbench {shlex.join(swept[0][3:-1])}\n" in said.out, "it can be copied"
-    assert swept[0][-1] == command.QUIET and "CPU time" not in said.out, "the sweep says its cost"
-    assert swept[0][3] == "-m" and "seed=10,11,12" in swept[0] and "encoding.base=500" in swept[0]
+    *python, quiet = swept[0]
+    words_of_sweep = python[python.index("posbench") + 1 :]
+    seen = {"", str(Path.cwd())} & {*sys.path}
+    assert ("-P" in python) == (not seen), "modules of this folder only as here"
+    assert f"python -m posbench {shlex.join(words_of_sweep)}\n" in said.out, "it can be copied"
+    assert quiet == command.QUIET and "CPU time" not in said.out, "the sweep says its cost"
+    assert (
+        words_of_sweep[0] == "-m"
+        and "seed=10,11,12" in swept[0]
+        and "encoding.base=500" in swept[0]
+    )
     assert command.main([*words, "--no-training", *against]) == 1
     assert len(swept) == 1
     assert "the same command without --no-training makes them" in capsys.readouterr().err
