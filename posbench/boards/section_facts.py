@@ -139,10 +139,13 @@ class SectionFacts:
         return len(mine) > 0 and bool(mine["learned"].all())
 
     def steps(self, row: str, task: str) -> str:
-        """Until the gate, in the median of the trainings that learned a task."""
+        """Until the gate, in the median of the trainings that learned a task; "never" if all that
+        learned it did so in the test alone, and no validation before was at the gate.
+        """
         runs = self.standing.part.runs
         mine = runs[(runs["row"] == row) & (runs["task_name"] == task) & runs["learned"]]
-        return f"{mine['steps_to_gate'].median():,.0f}"
+        steps = mine["steps_to_gate"].median()
+        return "never" if pd.isna(steps) else f"{steps:,.0f}"
 
     def _learned_areas(self, row: str, task: str) -> pd.Series:
         self.of(row)
