@@ -138,6 +138,12 @@ class SectionFacts:
         mine = runs[(runs["row"] == row) & (runs["task_name"] == task)]
         return len(mine) > 0 and bool(mine["learned"].all())
 
+    def positions(self, row: str, task: str) -> int:
+        """Of the longest training sequence of a row on a task."""
+        lengths = self.measured.lengths
+        mine = lengths[(lengths["row"] == row) & (lengths["task_name"] == task)]
+        return int(mine["train_positions"].max())
+
     def steps(self, row: str, task: str) -> str:
         """Until the gate, in the median of the trainings that learned a task; "never" if all that
         learned it did so in the test alone, and no validation before was at the gate.
