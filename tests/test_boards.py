@@ -27,6 +27,7 @@ from posbench.config.compose import compose
 from posbench.config.folders import own_names
 from posbench.config.identity import identify
 from posbench.config.methods import methods
+from posbench.core.frequencies import Frequencies
 from posbench.records.record import Record
 from posbench.running.subject import setup
 from posbench.showing.pages import Chapter
@@ -565,6 +566,9 @@ def test_the_bounds_on_a_base_are_those_of_their_papers() -> None:
         for b in (base, base / 1.001)
     )
     assert at >= 0 > below
+    assert answers.turn(8, 32) == pytest.approx(2 * math.pi * 8 / 8 ** (2 / 32))
+    slowest = Frequencies(64, 10_000.0).theta()[-1].item()
+    assert slowest * answers.turn(10_000, 128) == pytest.approx(2 * math.pi)
     assert answers.aliasing(4096) == pytest.approx(651.9, abs=0.1)
     assert answers.drift(4096) == pytest.approx(4096 / math.acos(0))
 

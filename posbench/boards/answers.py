@@ -361,7 +361,7 @@ def decay(length: int, width: int) -> float:
 
 
 def aliasing(length: int) -> float:
-    """B > L / (2 pi): the slowest pair turns less than once. Source: arXiv 2602.10959."""
+    """The bound b > L / (2 pi): the slowest pair turns less than once. Source: arXiv 2602.10959."""
     return length / (2 * math.pi)
 
 
@@ -371,8 +371,8 @@ def turn(base: float, width: int) -> float:
 
 
 def drift(length: int) -> float:
-    """B >= L / arccos(epsilon): the cosine of the slowest pair is epsilon or above. This is the
-    bound with epsilon = 0 in one layer, the least that can be asked. Source: arXiv 2602.10959.
+    """The bound b >= L / arccos(epsilon): the cosine of the slowest pair is epsilon or above. Here
+    epsilon is 0, in one layer, the least that can be asked. Source: arXiv 2602.10959.
     """
     return 2 * length / math.pi
 

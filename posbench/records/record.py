@@ -222,9 +222,8 @@ class Record(Part):
     scale_policy: Text
     seed: int = Field(ge=0, le=LARGEST_SEED)
     training: RecordedTraining
-    solved_step: (
-        Annotated[int, COUNTED] | None
-    )  # the first validation with a proficiency of the gate
+    # The first validation with a proficiency of the gate.
+    solved_step: Annotated[int, COUNTED] | None
     search: Search | None = None
     finetuning: FineTuned | None = None
     ceiling: Annotated[list[CeilingTraining], Field(max_length=MOST_LENGTHS)] | None = None

@@ -25,12 +25,11 @@ from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import printable
 from posbench.config import provenance
 from posbench.core.row import Part
+from posbench.core.settings import Config
 from posbench.records.record import weights_hash
 from posbench.running.log import Log
 
 SUFFIX = ".safetensors"
-USUAL = "results/zoo"
-"""Where weights are looked for, as conf/config.yaml says."""
 AGAIN = "get the file again"
 
 
@@ -121,7 +120,7 @@ def zoos(place: str | Path) -> list[Zoo]:
         return [Zoo(each) for each in sorted(path.glob(f"*{SUFFIX}"))]
     if path.is_file():
         return [Zoo(path)]
-    if str(place) != USUAL:
+    if str(place) != Config.zoo:
         raise ConfigError(
             f"zoo={place} is neither a file nor a folder: name one with weights, or leave zoo out"
         )
