@@ -335,12 +335,14 @@ def test_a_run_announces_itself_in_one_line_and_ends_with_the_table_and_the_next
     assert lines[-3].endswith(f"Record: {path}")
     assert lines[-2] == "Leaderboard: posbench board"
     assert lines[-1].endswith("its accuracies mean nothing.")
-    assert lines[-4].startswith("└")
+    assert lines[-4].startswith("Area from 1x to 8x, corrected for chance: rope_ntk ")
+    assert lines[-5].startswith("The gate of the task is 0.95 at 1x: ")
+    assert lines[-6].startswith("└")
 
 
 def scores(out: str) -> str:
-    """The table in what a run has said."""
-    return out[out.find("sequence accuracy on passkey") : out.rfind("┘")]
+    """The table in what a run has said, and what it comes to."""
+    return out[out.find("sequence accuracy on passkey") : out.rfind("x).")]
 
 
 def test_a_complete_run_is_not_repeated_and_shows_its_scores_again(smoke: Smoke) -> None:

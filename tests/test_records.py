@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from making import DIRECT, altered, changed, plain, record, save, searched
@@ -19,9 +20,10 @@ from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
 from posbench.config.names import MethodName, Name
 from posbench.records import files, tables
-from posbench.records.record import SCHEMA
+from posbench.records.record import SCHEMA, Record
 from posbench.running import scores
 from posbench.sharing.command import main as results_command
+from posbench.statistics.measures import of_runs
 
 # -- bad records -----------------------------------------------------------------------------------
 
@@ -284,6 +286,37 @@ def test_the_table_of_a_run_says_where_its_loss_is_no_number() -> None:
     lost = changed(whole, {"rows.1.loss": None, "rows.2.loss": None})
     said = str(scores.table(lost, None).caption)
     assert said.startswith("At 2x, 4x the loss is no number: ")
+
+
+def said_by(made: Record, base: Record | None) -> list[str]:
+    """The lines that a run ends with, below its table."""
+    terminal = Console(file=io.StringIO(), width=100, soft_wrap=True)
+    terminal.print(scores.result(made, None if base is None else base.rows))
+    out = terminal.file.getvalue()  # type: ignore[attr-defined]
+    return [line for line in out.splitlines() if line.startswith(("The gate", "Area"))]
+
+
+def test_a_run_ends_with_the_area_and_the_reach_that_a_board_gives_it() -> None:
+    made, base = record("rope_ntk", {1: 1.0, 2: 0.75, 4: 0.25, 8: 0.0}), record("rope", {1: 1.0})
+    far, near = tables.table([made]), tables.table([base])
+    ours, plain = (of_runs(table).iloc[0] for table in (far, near))
+    assert said_by(made, None) == [
+        "The gate of the task is 0.95 at 1x: learned.",
+        f"Area from 1x to 8x, corrected for chance: rope_ntk {ours['area']:.3f} "
+        f"(reach {ours['reach']}x).",
+    ]
+    assert 0.4 < ours["area"] < 0.6 and str(ours["reach"]) == "2.83"
+    assert np.isnan(plain["area"]) and len(said_by(base, None)) == 1  # 8x was not tested
+
+
+def test_a_run_has_learned_if_its_training_has_without_the_extension() -> None:
+    right, wrong = {1: 1.0, 8: 1.0}, {1: 0.0, 8: 0.0}
+    made = record("rope_pi", wrong, encoding="rope", extension="pi")
+    base = record("rope", right)
+    gate, area = said_by(made, base)
+    assert gate.endswith(": learned.")
+    assert area.endswith("rope_pi 0.000 (reach < 1x), rope 1.000 (reach > 8x).")
+    assert said_by(made, made)[0].endswith("not learned, so that longer lengths say little.")
 
 
 def test_the_table_of_a_run_cuts_no_name() -> None:

@@ -17,7 +17,7 @@ from posbench.config.identity import Identity
 from posbench.core.row import Row
 from posbench.records.files import leaderboard_command
 from posbench.records.record import Record
-from posbench.running.scores import table
+from posbench.running.scores import result
 
 
 class Console:
@@ -56,9 +56,9 @@ class Console:
             bar = Bar(progress, steps)
             yield bar.report, bar
 
-    def table(self, record: Record, base: Sequence[Row] | None) -> None:
-        """Score by test length, beside the same weights without the extension."""
-        self.terminal.print(table(record, base))
+    def result(self, record: Record, base: Sequence[Row] | None) -> None:
+        """Scores by test length, and what they come to."""
+        self.terminal.print(result(record, base))
 
     def kept(self, cpu_seconds: float, path: Path, results_dir: Path) -> None:
         """What the training took, where the record is, and what comes next."""

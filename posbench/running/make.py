@@ -10,7 +10,7 @@ from typing import IO
 from rich.console import Console as Terminal
 
 from posbench.running.run_spec import RunSpec, remark
-from posbench.running.scores import WithoutExtension, table
+from posbench.running.scores import WithoutExtension, result
 
 
 def make(spec: RunSpec, file: IO[str] | None = None) -> None:
@@ -24,7 +24,7 @@ def make(spec: RunSpec, file: IO[str] | None = None) -> None:
         if not record.diverged:
             base = None if record.plain else WithoutExtension(record, spec.results_dir).rows()
             terminal = Terminal(file=file, soft_wrap=True, highlight=False, force_jupyter=False)
-            terminal.print(table(record, base))
+            terminal.print(result(record, base))
         return
     from posbench.running import run
     from posbench.running.console import Console

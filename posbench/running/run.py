@@ -238,7 +238,7 @@ class Run:
     def show(self, record: Record, trained: Trained, prepared: Prepared) -> None:
         """The table of the run, beside the same weights without the extension."""
         setup = self.setup
-        self.console.table(record, self.without_extension(record, trained))
+        self.console.result(record, self.without_extension(record, trained))
         seconds = trained.log.cpu_seconds + prepared.cpu_seconds
         self.console.kept(seconds, self.path, Path(setup.config.results_dir))
         if said := MEANINGLESS.get(self.identity.protocol.name):

@@ -1,5 +1,5 @@
-"""The scores that a run ends with, as a table made of its record. Imports no torch, so that a run
-which is complete shows them at once.
+"""The scores that a run ends with, and what they come to, made of its record. Imports no torch and
+no pandas, so that a run which is complete shows them at once.
 """
 
 from __future__ import annotations
@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from pydantic import TypeAdapter
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_bytes, write_json
@@ -16,10 +19,37 @@ from posbench.config.provenance import COMPARED, minor
 from posbench.config.source_hash import source_hash
 from posbench.core.row import Row
 from posbench.records.record import Record
+from posbench.statistics.measures import area, reach
 
 ROWS = TypeAdapter(list[Row])
 CHECKPOINTS = "checkpoints"
 """The folder of a results folder in which trainings are kept."""
+
+
+def result(record: Record, base: Sequence[Row] | None) -> Group:
+    """The table of scores, and below it what a board makes of them."""
+    return Group(table(record, base), *(Text(line) for line in _worth(record, base)))
+
+
+def _worth(record: Record, base: Sequence[Row] | None) -> list[str]:
+    """Did it learn the task, and how far does it reach? An extension counts by its training."""
+    trained = base or record.rows
+    learned = any(row.multiple == 1 and row.proficiency >= record.gate for row in trained)
+    verdict = "learned" if learned else "not learned, so that longer lengths say little"
+    lines = [f"The gate of the task is {record.gate:g} at 1x: {verdict}."]
+    shown = [(record.method.label, record.rows), (record.method.base_label, base or [])]
+    numbers = [(label, *_area_and_reach(rows)) for label, rows in shown if rows]
+    said = [f"{label} {of:.3f} (reach {far}x)" for label, of, far in numbers if not np.isnan(of)]
+    if said:
+        lines.append(f"Area from 1x to 8x, corrected for chance: {', '.join(said)}.")
+    return lines
+
+
+def _area_and_reach(rows: Sequence[Row]) -> tuple[float, str]:
+    """The two numbers of a run, as boards have them."""
+    multiples = [row.true_multiple for row in rows]
+    scores, chances = [row.score for row in rows], [row.chance for row in rows]
+    return area(multiples, scores, chances), str(reach(multiples, scores, chances))
 
 
 def table(record: Record, base: Sequence[Row] | None) -> Table:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import agreeing, counted
+
+if TYPE_CHECKING:
+    import pandas as pd  # a run that is complete shows its area, and does not wait for pandas
 
 LONGEST = 8.0
 """The multiple that areas end at, where no other is given; what is measured beyond it counts for
@@ -192,6 +195,8 @@ MEASURED = ("score", "chance")
 
 def refuse_lacking(table: pd.DataFrame, needed: Mapping[str, bool]) -> None:
     """PosbenchError names what a table lacks of these columns, or which should hold numbers."""
+    import pandas as pd
+
     if lacking := [name for name in needed if name not in table]:
         raise PosbenchError(
             f"the table lacks {agreeing(len(lacking), 'the column', 'the columns')} "
@@ -232,6 +237,8 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
     NaN if none was), the `multiplications` until then and the `step_multiplications` (both NaN in
     records that lack them), `area` (share of 1), and `reach` (a `Reach`, in multiples).
     """
+    import pandas as pd
+
     lengths = "true_multiple" if "true_multiple" in table else "multiple"
     task = ["protocol", "protocol_hash", "task", "task_hash", "task_version"]
     run = ["method", "method_hash", "seed"]
