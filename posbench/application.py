@@ -22,7 +22,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from posbench.base.errors import ConfigError, PosbenchError
-from posbench.base.wording import closest, printable
+from posbench.base.wording import closest, complaint
 from posbench.config import blame, folders, mistakes, streams
 from posbench.config.compose import Composition, register
 from posbench.config.composition_rules import refuse_several
@@ -208,4 +208,4 @@ def _meant(option: str, written: Sequence[str]) -> str:
 
 
 def _say(sentence: str) -> None:
-    print(printable(f"posbench: {sentence}"), file=sys.stderr, flush=True)
+    print(complaint(sentence), file=sys.stderr, flush=True)

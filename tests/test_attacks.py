@@ -6,6 +6,7 @@ in test_hostile_records.py and test_verify.py.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from posbench.boards import command as leaderboard
 from posbench.boards.claims.claim import read_claims
 from posbench.check.command import main as check
 from posbench.config import board, folders
+from posbench.config.exit_status import of_the_system
 from posbench.pretrained.command import main as pretrained
 
 Answered = Callable[..., tuple[int | None, str, str]]
@@ -102,6 +104,26 @@ def test_yaml_that_is_no_file_is_named_and_not_waited_for(
     assert err.count("\n") == 1 and not (tmp_path / "results").exists()
 
 
+LONG = "é" * 5000
+
+
+@pytest.mark.parametrize("word", [f"method={LONG}", f"{LONG}=3", f"seed={LONG}"])
+def test_of_a_word_that_nobody_reads_to_its_end_both_ends_are_said(
+    word: str, answered: Answered
+) -> None:
+    status, out, err = answered(word)
+    assert status == 1 and not out and len(err) < 600 and "é…é" in err and "Errno" not in err, err
+
+
+def test_what_the_system_refuses_has_a_remedy_and_no_number() -> None:
+    gone = OSError(errno.ENOENT, "No such file or directory", "there")
+    said = "there cannot be used (No such file or directory): give the path of what is there"
+    assert of_the_system(gone) == said
+    broken = OSError(errno.EIO, "Input/output error", "disk")
+    assert of_the_system(broken) == "disk cannot be used (Input/output error): give another one"
+    assert of_the_system(OSError("no file")) == "no file"
+
+
 @pytest.mark.parametrize("word", ["method=\x1b[31mx", "--\x1b[31mx", "\x1b]0;x\x07=3", "\u202ex=3"])
 def test_no_sentence_has_signs_that_a_terminal_obeys(word: str, answered: Answered) -> None:
     status, out, err = answered(word)
@@ -181,7 +203,8 @@ def test_yaml_that_hydra_does_not_read_is_refused_alike(
 
 def test_a_recipe_that_has_no_end_is_not_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrained(["recipe=/dev/zero"]) == 1
-    assert "recipe=/dev/zero cannot be read ([Errno 22] it is a device" in capsys.readouterr().err
+    said = "posbench: recipe=/dev/zero cannot be read (it is a device): name a YAML file\n"
+    assert capsys.readouterr().err == said
 
 
 CONFIGS = {

@@ -30,7 +30,7 @@ from posbench.base.errors import ConfigError, PosbenchError, Unwritable
 from posbench.boards import command as leaderboard
 from posbench.config.compose import compose, composing
 from posbench.config.identity import identify
-from posbench.config.names import as_text, in_a_line
+from posbench.config.names import as_file_name, as_text, in_a_line
 from posbench.records import files, published
 from posbench.records.record import Record
 from posbench.sharing import dataset
@@ -421,6 +421,7 @@ NAMED = (
     "training.settings_hash",
     "evaluated.device",
 )
+OF_FILES = ("method.name", "method.hash", "task.name", "protocol.name")
 
 
 @pytest.mark.parametrize("place", NAMED)
@@ -428,7 +429,8 @@ def test_a_text_that_becomes_a_name_is_printable_and_short(place: str) -> None:
     for text in UNPRINTABLE:
         with pytest.raises(PosbenchError, match="cannot be printed"):
             files.validated(Record, altered(record(), {place: text}), "it")
-    assert files.validated(Record, altered(record(), {place: "é" * 300}), "it")
+    longest = 120 if place in OF_FILES else 300
+    assert files.validated(Record, altered(record(), {place: "é" * longest}), "it")
     with pytest.raises(PosbenchError, match="has 301 characters, and what becomes a name has 300"):
         files.validated(Record, altered(record(), {place: "é" * 301}), "it")
 
@@ -686,3 +688,10 @@ def test_a_formula_is_a_formula_and_nothing_else(formula: str, shown: str) -> No
 def test_a_formula_of_ours_is_as_the_library_writes_it() -> None:
     for formula in (r"\sum_{i<j} a_i \ge 0 \text{ if } x \in \mathbb{R}", r"e^{i\theta_k m}"):
         assert mathml(formula, "inline") == convert(formula)
+
+
+def test_a_name_leaves_room_for_a_hash_in_the_bytes_of_a_file_name(tmp_path: Path) -> None:
+    longest = "é" * 120
+    (tmp_path / f"{as_file_name(longest)}-12345678").mkdir()
+    with pytest.raises(ConfigError, match="has 242 bytes, and files are called by it"):
+        as_file_name(f"{longest}é")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 SETTINGS = "python -m posbench --cfg job"
 """The command that lists all settings."""
 MANY = 15
 """More names than this are not listed in a sentence."""
+LONG_WORD = re.compile(r"\S{401,}")
+"""What nobody reads to its end: some paths are nearly as long."""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -45,6 +48,18 @@ def printable(text: str) -> str:
         each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
         for each in text
     )
+
+
+def reason(error: Exception) -> str:
+    """Why something failed, in a line: of an error of the system without its number and file."""
+    said = error.strerror if isinstance(error, OSError) else None
+    return " ".join((said or str(error)).split())
+
+
+def complaint(sentence: str) -> str:
+    """What standard error says of a mistake: printable, and of a long word both ends alone."""
+    short = LONG_WORD.sub(lambda word: f"{word[0][:100]}…{word[0][-100:]}", sentence)
+    return printable(f"posbench: {short}")
 
 
 def counted(number: int, noun: str) -> str:

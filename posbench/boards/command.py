@@ -18,7 +18,7 @@ from typing import Any
 
 from posbench.base.disk import read_bytes
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import printable
+from posbench.base.wording import complaint, printable
 from posbench.boards import findings
 from posbench.boards.measured import under_one_protocol
 from posbench.boards.page import generate
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
 
 def say_left_out(sentences: Iterable[str]) -> None:
     for sentence in sentences:
-        print(printable(f"posbench: left out: {sentence}"), file=sys.stderr)
+        print(complaint(f"left out: {sentence}"), file=sys.stderr)
 
 
 def _one_folder(given: Sequence[Path]) -> Path:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from posbench.base.disk import read_bytes, write_whole
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import closest, known_names, printable
+from posbench.base.wording import closest, complaint, known_names
 from posbench.config.exit_status import exit_status
 
 
@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        print(printable(f"posbench: {self._sentence(message)}"), file=sys.stderr)
+        print(complaint(self._sentence(message)), file=sys.stderr)
         sys.exit(1)
 
     def _sentence(self, message: str) -> str:

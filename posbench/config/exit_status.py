@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from posbench.base.disk import TOO_MANY
 from posbench.base.errors import PosbenchError, Terminated
-from posbench.base.wording import printable
+from posbench.base.wording import complaint, reason
 from posbench.config import blame, mistakes, streams
 from posbench.config.options import BROKEN
 
@@ -65,10 +66,10 @@ def exit_status(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest may go
         return 0
     except BROKEN as error:
-        print(printable(f"posbench: {mistakes.sentence(error, words, own)}"), file=sys.stderr)
+        print(complaint(mistakes.sentence(error, words, own)), file=sys.stderr)
         return 1
     except (OSError, MemoryError) as error:  # some of Hydra's are both
-        print(printable(f"posbench: {of_the_system(error)}"), file=sys.stderr)
+        print(complaint(of_the_system(error)), file=sys.stderr)
         return 1
     except (Exception, SystemExit) as error:
         if mistakes.is_ring(error):
@@ -77,7 +78,7 @@ def exit_status(
         said = blame.of_own_code(error)
         if said is None or os.environ.get(blame.FULL_ERROR) == "1":
             raise
-        print(printable(f"posbench: {said} ({blame.HOW})"), file=sys.stderr)
+        print(complaint(f"{said} ({blame.HOW})"), file=sys.stderr)
         return 1
     except Terminated as stopped:
         received = signal.Signals(stopped.args[0])
@@ -85,6 +86,16 @@ def exit_status(
         received = signal.SIGINT
     print(f"posbench: stopped by {received.name}; {left}.", file=sys.stderr)
     return 128 + received
+
+
+REMEDIES = {
+    errno.ENOENT: "give the path of what is there",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.EACCES: "change who may use it, or give another one",
+    errno.ENOSPC: "free some space, or give another place; what was complete is kept",
+    errno.ELOOP: "give the path of a file, not of a link",
+}
+"""What to do about what the system refuses."""
 
 
 def of_the_system(error: OSError | MemoryError) -> str:
@@ -96,4 +107,7 @@ def of_the_system(error: OSError | MemoryError) -> str:
         )
     if error.errno in TOO_MANY:
         return f"no further file can be opened ({error.strerror}): raise the limit (ulimit -n)"
-    return str(error)
+    if error.filename is None:
+        return reason(error)
+    remedy = REMEDIES.get(error.errno or 0, "give another one")
+    return f"{error.filename} cannot be used ({reason(error)}): {remedy}"

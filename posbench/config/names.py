@@ -14,6 +14,8 @@ from posbench.core.row import Part
 LONGEST_TEXT = 300
 """Characters of a text that becomes a name, or part of one, on pages and in tables."""
 
+LONGEST_FILE_NAME = 240
+"""Bytes of a name that files are called by: file systems allow 255, and a hash follows it."""
 
 MOST_TEXTS = 256
 """Changed settings of a name, and packages whose versions are noted."""
@@ -49,6 +51,11 @@ def as_file_name(name: str) -> str:
         raise ConfigError(
             f"{name!r} cannot be the name of a file, and files are called by it: leave out "
             "slashes and a dot in front"
+        )
+    if (length := len(name.encode())) > LONGEST_FILE_NAME:
+        raise ConfigError(
+            f"{name[:40]!r}... has {length} bytes, and files are called by it, which may have "
+            f"{LONGEST_FILE_NAME}: choose a shorter name"
         )
     return name
 

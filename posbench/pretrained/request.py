@@ -23,7 +23,7 @@ from pydantic import (
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
-from posbench.base.wording import closest, known_names
+from posbench.base.wording import closest, known_names, reason
 from posbench.config import mistakes
 from posbench.config.board import loaded
 from posbench.config.building import build
@@ -35,7 +35,7 @@ from posbench.core.settings import setting_refused
 from posbench.pretrained.loading import Files
 from posbench.pretrained.text_tasks import THINGS
 
-HELP = "python -m posbench.pretrained --help"
+HELP = "posbench pretrained --help"
 NAME = "pretrained"
 """The name of the protocol where there is no recipe."""
 FILES = ("model", "text", "recipe")
@@ -183,8 +183,10 @@ def _told_apart(
             of_extensions.append(word)
         elif name.startswith("task."):
             of_tasks.append(word.removeprefix("task."))
-        elif not value or name not in Settings.model_fields:
-            raise ConfigError(f"{word}: {_meant(name)}, as NAME=VALUE")
+        elif name not in Settings.model_fields:
+            raise ConfigError(f"{name} is not a setting: {_meant(name)}")
+        elif not value:
+            raise ConfigError(f"{name} has no value: write {name}=VALUE")
         else:
             said[name] = value
     try:
@@ -204,13 +206,13 @@ def _recipe(path: Path) -> dict[str, Any]:
         found: Any = loaded(read_text(path.resolve(), LARGEST))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(
-            f"recipe={path} cannot be read ({' '.join(str(error).split())}): name a YAML file"
+            f"recipe={path} cannot be read ({reason(error)}): name a YAML file"
         ) from None
     if not isinstance(found, dict):
         raise ConfigError(f"recipe={path} is no mapping of settings: write NAME: VALUE")
     for name in found:
         if name not in Settings.model_fields or name == "recipe":
-            raise ConfigError(f"recipe={path}: {name}: {_meant(str(name))}")
+            raise ConfigError(f"recipe={path}: {name} is not a setting: {_meant(str(name))}")
     return found
 
 

@@ -30,7 +30,7 @@ from typing import Any, Self
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_text, write_bytes, write_whole
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import counted, printable
+from posbench.base.wording import counted, printable, reason
 from posbench.config.source import python_of
 from posbench.records import files
 from posbench.records.lines import contents, encoded, unpacking
@@ -296,7 +296,8 @@ def _read(path: Path) -> dict[str, bytes]:
         raise PosbenchError(said) from None
     except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
         raise PosbenchError(
-            f"{path} is not a readable bundle ({error}): it is made by `posbench records bundle`"
+            f"{path} is not a readable bundle ({reason(error)}): it is made by "
+            "`posbench records bundle`"
         ) from None
 
 

@@ -388,6 +388,7 @@ INPUTS: list[Input] = [
     Input("results", ("publish", "--to", "")),
     Input("claims", ("x",), {"x/claims.yaml": "- {id: 2020-13-45}\n"}),
     *_lines("pretrained", "model=/dev/null extension=yarn", "recipe=/dev/zero"),
+    *_lines("pretrained", "scala=2", "plan", "seed"),
     Input("pretrained", ("recipe=r.yaml",), {"r.yaml": "model: &a [*a]\n"}),
     Input("export", ("method=rope", "to=")),
 ]
