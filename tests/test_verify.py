@@ -126,6 +126,16 @@ def test_what_was_published_is_made_again_exactly(
     assert capsys.readouterr().out.count("Complete already") == 3, "it goes on where it stopped"
 
 
+def test_a_folder_that_is_a_file_is_refused_before_a_record_is_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = tmp_path / "there"
+    there.write_text("")
+    assert results_command(["verify", str(tmp_path), "--in", str(there)]) == 1
+    said = capsys.readouterr()
+    assert "Repeating" not in said.out and f"{there} is a file, and a folder is" in said.err
+
+
 @pytest.mark.parametrize(
     ("values", "named"),
     [

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from posbench.base.disk import make_writable
 from posbench.base.errors import ConfigError, Diverged, PosbenchError
 from posbench.base.wording import counted
 from posbench.config import provenance
@@ -453,4 +454,5 @@ def _repeating(
         if scratch is None:
             yield Repeating(Path(temporary), TemporaryConsole(), called)
         else:
+            make_writable(scratch)
             yield Repeating(scratch, Console(), called)
