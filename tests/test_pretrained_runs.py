@@ -7,6 +7,8 @@ import math
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -891,3 +893,23 @@ def test_an_evaluation_is_a_frame_of_what_the_command_says(said: Said, folder: P
     )
     with pytest.raises(ConfigError, match="task passky"):
         posbench.evaluate(model, tokenizer, tasks=["passky"])
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_transformers_is_told_that_it_has_no_kernels_to_fetch(asked: bool, tmp_path: Path) -> None:
+    from transformers.utils.import_utils import KERNELS_MIN_VERSION
+
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels/__init__.py").write_text("raise SystemExit('kernels was imported')\n")
+    (info := tmp_path / f"kernels-{KERNELS_MIN_VERSION}.dist-info").mkdir()
+    (info / "METADATA").write_text(f"Name: kernels\nVersion: {KERNELS_MIN_VERSION}\n")
+    told = "from posbench.pretrained.refusal import need_transformers; need_transformers(); "
+    code = "from transformers.integrations import hub_kernels"
+    done = subprocess.run(
+        [sys.executable, "-c", (told if asked else "") + code],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ("kernels was imported" in done.stderr) is not asked, done.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from posbench.base.errors import PosbenchError
 
 
@@ -15,7 +17,12 @@ def as_one_line(error: Exception) -> str:
 
 
 def need_transformers() -> None:
-    """One sentence where the extra is not installed."""
+    """One sentence where the extra is not installed.
+
+    A model is data, so transformers is told that it has no `kernels`, the package by which it
+    fetches code for quantised weights and recurrent layers. It then computes them itself.
+    """
+    sys.modules.setdefault("kernels", None)  # type: ignore[arg-type]
     try:
         import transformers  # noqa: F401
     except ImportError:
