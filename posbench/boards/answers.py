@@ -39,6 +39,7 @@ from posbench.config import board as definition
 from posbench.config import commands
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
+from posbench.config.names import labelled
 from posbench.records import files
 from posbench.showing.table import NOTHING, code, number, pipes, with_interval
 from posbench.statistics.aggregates import Estimate
@@ -365,6 +366,12 @@ def aliasing(length: int) -> float:
     return length / (2 * math.pi)
 
 
+def with_base(base: int, longer: bool) -> str:
+    """The row of RoPE with a base, trained on longer sequences or not, as boards call it."""
+    settings = [] if base == 10000 else [f"encoding.base={base}"]
+    return labelled("rope", [*settings, "training.length_scale=4"] if longer else settings)
+
+
 def turn(base: float, width: int) -> float:
     """Positions in which the slowest pair of a head turns once: 2 pi b^(1 - 2/d)."""
     return float(2 * math.pi * base ** (1 - 2 / width))
@@ -404,6 +411,7 @@ def filled(root: Path, name: str, facts: Facts) -> str:
     )
     environment.globals |= {"facts": facts, "code": code, "number": number, "holds": holds}
     environment.globals |= {"decay": decay, "aliasing": aliasing, "drift": drift, "turn": turn}
+    environment.globals |= {"with_base": with_base}
     text = environment.get_template(name).render()
     return f"<!-- Filled in from {TEMPLATES}/{name} by `{COMMAND}`; do not edit. -->\n{text}"
 
