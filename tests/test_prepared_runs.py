@@ -599,7 +599,7 @@ def test_what_is_shown_beside_a_run_is_measured_at_its_own_lengths_and_on_its_ow
 ) -> None:
     shown: list[tuple[Any, Any]] = []
     monkeypatch.setattr(
-        Console, "table", lambda self, record, base: shown.append((record.rows, base))
+        Console, "result", lambda self, record, base: shown.append((record.rows, base))
     )
     for words in (
         ("method=rope_ntk", "evaluation.multiples=[1]"),
@@ -622,7 +622,7 @@ def test_what_is_shown_beside_a_fine_tuned_run_is_the_model_before(
         headings = [str(column.header) for column in table(record, base).columns]
         shown.append((record.rows, base, headings[-2]))
 
-    monkeypatch.setattr(Console, "table", noted)
+    monkeypatch.setattr(Console, "result", noted)
     tuned, rope, ntk = (
         ran(tmp_path, f"method={name}") for name in ("rope_fine_tuned", "rope", "rope_ntk")
     )
