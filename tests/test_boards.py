@@ -470,7 +470,7 @@ def test_a_prediction_names_rows_that_the_board_runs(name: str) -> None:
         if not row.model
     }
     run = {
-        named.get((encoding, extension), f"{encoding}+{extension}")
+        named.get((encoding, extension), f"{encoding}+{extension}".removesuffix("+direct"))
         for rows in board.parts.values()
         for encoding, extension, _ in naming.pairs(rows)
     }
