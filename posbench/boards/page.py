@@ -176,6 +176,7 @@ BOARDS = {
     "One factor for all lengths": "served",
     "Windows of extensions": "windows",
     "Chosen settings": "tuned",
+    "Bands, layers, best keys": "stretched",
     "Further training": "fine_tuned",
     "Bases and channels": "bases",
     "Hybrids": "hybrids",
