@@ -17,7 +17,7 @@ from typing import Any
 
 from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import printable
+from posbench.base.wording import printable, reason
 from posbench.boards import findings, opening, page_data
 from posbench.boards.likely import OfTask
 from posbench.boards.measured import Measured, lengths_frame, more_context, runs_frame
@@ -210,8 +210,7 @@ def about(folder: Path) -> tuple[list[str], list[str]]:
     except FileNotFoundError:
         return [], []
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        return [], [f"{path} is not read ({reason}): put text in UTF-8 there, or delete it"]
+        return [], [f"{path} is not read ({reason(error)}): put text in UTF-8 there, or delete it"]
     paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
     return [printable(paragraph) for paragraph in paragraphs if paragraph], []
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from posbench.base.disk import read_bytes
 from posbench.base.errors import PosbenchError
+from posbench.base.wording import reason
 from posbench.records.record import SCHEMA, Audit, Record
 from posbench.records.rounding import rounded
 
@@ -91,8 +92,7 @@ def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
     try:
         stream = io.BytesIO(read_bytes(path, MOST))
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise PosbenchError(f"{path} cannot be read ({reason}): {AGAIN}") from None
+        raise PosbenchError(f"{path} cannot be read ({reason(error)}): {AGAIN}") from None
     with unpacking(stream) if path.suffix == ".gz" else stream as opened:
         left = MOST
         for number in itertools.count(1):
