@@ -230,7 +230,7 @@ def test_every_row_of_the_main_board_is_asked_for_as_its_record_names_it() -> No
 
 def test_the_hash_is_of_what_is_run_and_judged_and_not_of_words() -> None:
     board = small()
-    assert small(SMALL + "about: other words\n").hash == board.hash
+    assert small(SMALL + "about: other words\nquestion: Which?\n").hash == board.hash
     assert small(SMALL + "changes: [{date: d, of: abc, why: w}]\n").hashes == {board.hash, "abc"}
     for old, new in (
         ("[10, 11, 12]", "[10, 12]"),
@@ -240,6 +240,23 @@ def test_the_hash_is_of_what_is_run_and_judged_and_not_of_words() -> None:
         ("multiples: [1, 2, 4, 8]", "multiples: [1, 2, 8]"),
     ):
         assert old in SMALL and small(SMALL.replace(old, new)).hash != board.hash, new
+
+
+@pytest.mark.parametrize(
+    ("comment", "question"),
+    [
+        ("# Is it the method,\n# or its window?\n", "Is it the method, or its window?"),
+        ("# Which base? And how many channels?\n#\n# Why?\n", "Which base?"),
+        ("# It is small. Is it?\n", ""),
+        ("# It is small.\n#\n# Is it?\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_board_is_called_after_the_question_that_its_file_begins_with(
+    comment: str, question: str
+) -> None:
+    board = small(comment + SMALL)
+    assert board.question == question and board.hash == small().hash
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def generate(
     speaks = any(each.part.rows.about for each in asked)
     # Several paragraphs say how a board was made as well, and are below.
     short = speaks and board.about.strip() and "\n\n" not in board.about
-    question = [board.about.strip()] if short else []
+    judged = [board.about.strip()] if short else []
     first = findings.first_shown(standings)
     doors = findings.doors(asked) if speaks else {}
     headline = [] if doors else [said for each in pretrained for said in each.answer]
@@ -111,6 +111,8 @@ def generate(
         headline = list(findings.headline(standings))
     beside = boards_beside(folder)
     here = "".join(f": {name.lower()}" for name, href in beside.items() if href == HERE_ITSELF)
+    own_board = folder.resolve().name == board.name  # not that of folders without one
+    title = (board.question if own_board else "") or f"Leaderboard{here}"
     drawn = opening.picture(first, file="opening.svg") if first and asked else None
     on_page = opening.picture(first) if first and not likely else None
     scale = opening.measured_on(measured, first) if first else []
@@ -118,10 +120,10 @@ def generate(
         measured, standings, board, {*explanations(folder)}, folders, page_data.root_above(folder)
     )
     page = Page(
-        f"{f'Board {board.name}' if speaks else 'Leaderboard'}{here}",
+        title,
         [*likely, *parts, *more, Chapter("Task by task", tasks)],
         [made_from, MADE],
-        lead=[*question, *scale, *doubts(folder)],
+        lead=[*judged, *scale, *doubts(folder)],
         answer=[*measured.meaningless, *headline],
         doors=doors,
         beside=beside,
@@ -133,7 +135,7 @@ def generate(
         **in_browser(),
     )
     text = Page(
-        "posbench board",
+        title,
         [
             *([board_part(board, asked[0])] if asked else []),
             *likely,

@@ -205,6 +205,7 @@ class Board(DefinitionPart):
     """A board; `hash` is of all of it that decides what is run and how it is judged."""
 
     name: str
+    question: str = ""  # which it answers, and its page is called after
     about: str = ""
     protocol: str = "cpu"
     groups: dict[str, Group] = {}
@@ -254,6 +255,7 @@ class Board(DefinitionPart):
         """What records carry: the definition without its name, its words and what was mended."""
         words: Any = {
             "name": True,
+            "question": True,
             "about": True,
             "changes": True,
             "groups": {name: {"asks"} for name in self.groups},
@@ -309,9 +311,16 @@ def read(text: str, name: str) -> Board:
         content: Any = loaded(text)
         if not isinstance(content, dict):
             raise PosbenchError(f"board {name} is not a mapping: see conf/board/main.yaml")
-        return Board.model_validate({"name": name} | content)
+        return Board.model_validate({"name": name, "question": _question(text)} | content)
     except ValidationError as error:
         place, reason = place_and_reason(error)
         raise PosbenchError(f"board {name}: {f'{place}: ' if place else ''}{reason}") from None
     except yaml.YAMLError as error:
         raise PosbenchError(f"board {name} is not YAML: {' '.join(str(error).split())}") from None
+
+
+def _question(text: str) -> str:
+    """The question that the first comment of a board's YAML begins with; "" where it asks none."""
+    head = itertools.takewhile(lambda line: line.startswith("# "), text.splitlines())
+    asked, mark, _ = " ".join(line[2:] for line in head).partition("?")
+    return asked + mark if mark and "." not in asked else ""
