@@ -18,8 +18,11 @@ from task_oracles import answered
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError
 from posbench.boards.measured import Measured, more_context
+from posbench.boards.predicted import contrast_parts, predictions
+from posbench.boards.ranking import standings_without_board
 from posbench.boards.tables import context_parts
 from posbench.check.conformance_of_tasks import SUITE, ChosenTask
+from posbench.config.board import read as load_text
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.config.identity import identify
@@ -409,19 +412,48 @@ def test_intervals_hold_the_truth_where_tokens_of_a_text_depend_on_each_other() 
     assert held / trials > 0.91
 
 
+THREE = SUMS | {
+    "tests": [
+        *SUMS["tests"],
+        {"test_length": 80, "tokens": [4, 2, 2], "nats": [8.0, 4.0, 4.0], "right": [0, 0, 0]},
+    ]
+}
+
+
+def two_rows() -> list[Record]:
+    """With more context rope loses one nat a token at 8x, and nope nothing."""
+    worse, same = (
+        record(row, {1: 1.0, 2: 0.5, 8: 0.5}, task="source_code") for row in ("rope", "nope")
+    )
+    flat = SUMS | {"tests": [THREE["tests"][0] | {"test_length": n} for n in (10, 20, 80)]}
+    return [changed(worse, {"by_text": THREE}), changed(same, {"by_text": flat})]
+
+
+@pytest.mark.parametrize(
+    ("by", "holds"), [(0, "yes no –"), (0.99, "yes no –"), (1, "no no –"), (-1, "yes no –")]
+)
+def test_a_prediction_is_judged_by_what_more_context_does(by: float, holds: str) -> None:
+    measured = Measured.of(two_rows())
+    board = load_text(
+        f"""
+        tasks: [source_code]
+        parts: {{all: {{methods: [rope, nope], seeds: [0]}}}}
+        contrasts: {{Less: {{pairs: [[nope, rope], [rope, nope], [nope, alibi]], by: {by}}}}}
+        """,
+        "text",
+    )
+    found = standings_without_board(measured), more_context(measured)
+    pairs = predictions(board, *found)["Less"]
+    assert [each.shown for each in pairs] == ["1.000 (1.000)", "-1.000 (-1.000)", "–"]
+    assert " ".join(each.verdict for each in pairs) == holds
+    [part] = contrast_parts(board, *found)
+    assert str(part.blocks[0]).startswith("It holds for a pair if the difference is above ")
+
+
 def test_a_board_shows_what_more_context_gives_or_takes() -> None:
-    three = SUMS | {
-        "tests": [
-            *SUMS["tests"],
-            {"test_length": 80, "tokens": [4, 2, 2], "nats": [8.0, 4.0, 4.0], "right": [0, 0, 0]},
-        ]
-    }
-    worse = record("rope", {1: 1.0, 2: 0.5, 8: 0.5}, task="source_code")
-    same = record("nope", {1: 1.0, 2: 0.5, 8: 0.5}, task="source_code")
-    flat = SUMS | {"tests": [three["tests"][0] | {"test_length": n} for n in (10, 20, 80)]}
-    found = [changed(worse, {"by_text": three}), changed(same, {"by_text": flat})]
-    lost = {"by_text": three, "rows.0.proficiency": 0.1, "seed": 1, "training.settings_hash": "b"}
-    older = {"by_text": three, "task_version": 0}
+    worse, same = found = two_rows()
+    lost = {"by_text": THREE, "rows.0.proficiency": 0.1, "seed": 1, "training.settings_hash": "b"}
+    older = {"by_text": THREE, "task_version": 0}
     found += [changed(each, lost) for each in (worse, same)]  # which have not learned
     assert set(Measured.of(found).by_text["seed"]) == {0}
     assert set(Measured.of([*found, changed(same, older)]).by_text["task_name"]) == {

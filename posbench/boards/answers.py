@@ -31,7 +31,7 @@ from posbench.base.wording import closest, counted
 from posbench.boards.claims.claim import Side, read_claims
 from posbench.boards.claims.page import of_experiments
 from posbench.boards.claims.verdicts import Finding, Outcome, findings
-from posbench.boards.measured import Measured
+from posbench.boards.measured import Measured, more_context
 from posbench.boards.predicted import Predicted, predictions
 from posbench.boards.ranking import standings_of, standings_without_board, unrun_parts
 from posbench.boards.section_facts import SectionFacts
@@ -90,7 +90,8 @@ class Facts:
     def pairs(self, board: str, said: str) -> list[Predicted]:
         """What came of a prediction of a board, pair by pair."""
         asked = definition.board_of(self.root / "results" / board)
-        found = predictions(asked, [each.standing for each in self._sections(board).values()])
+        standings = [each.standing for each in self._sections(board).values()]
+        found = predictions(asked, standings, more_context(self.measured(board)))
         if said not in found:
             raise PosbenchError(f"board {board} predicts no {said!r}: it has {', '.join(found)}")
         return found[said]

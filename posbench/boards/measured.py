@@ -258,6 +258,7 @@ class MoreContext:
     task: str
     rows: pd.DataFrame  # the best at the longest first; see `posbench.statistics.context.of_rows`
     beside: pd.DataFrame  # at the longest, the others less the first; see `beside_the_first`
+    by_text: pd.DataFrame  # that all of it is made of; see `Measured.by_text`
 
 
 def more_context(measured: Measured) -> list[MoreContext]:
@@ -266,7 +267,7 @@ def more_context(measured: Measured) -> list[MoreContext]:
     for (protocol, task), mine in measured.by_text.groupby(["protocol_name", "task_name"]):
         rows = of_rows(mine, MULTIPLES)
         beside = beside_the_first(mine, list(rows.index), MULTIPLES[-1]) if len(rows) else rows
-        found.append(MoreContext(protocol, task, rows, beside))
+        found.append(MoreContext(protocol, task, rows, beside, mine))
     return found
 
 

@@ -96,7 +96,7 @@ def generate(
     likely = [each.part for each in pretrained]
     more = [
         *budget_parts(board, asked),
-        *contrast_parts(board, asked),
+        *contrast_parts(board, asked, contexts),
         *context_parts(contexts),
     ]
     # A board whose sections say what they are about speaks for itself.

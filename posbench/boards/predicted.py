@@ -7,19 +7,30 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from posbench.boards.measured import MULTIPLES, MoreContext
 from posbench.boards.ranking import ROUNDING, Ranked
 from posbench.config.board import Board, Contrast
 from posbench.showing.pages import Chapter
 from posbench.showing.table import NOTHING, Line, Table, number, span
+from posbench.statistics.context import change, difference
 from posbench.statistics.effects import Fitted
 
-PREDICTED = (
+WRITTEN = (
     "Predictions are part of the definition, and the list of changes names those that were added "
-    "or changed after the first run. A pair is compared on the tasks that both rows have learned, "
+    "or changed after the first run."
+)
+PREDICTED = (
+    f"{WRITTEN} A pair is compared on the tasks that both rows have learned, "
     "by the area from 1x to 8x of the trainings that learned, with the seeds that both were run "
     "with. The difference is the mean over "
     "these tasks, first less second, with its 95 % interval over tasks and seeds, which no test "
     "corrects for the number of pairs."
+)
+PREDICTED_BY_CONTEXT = (
+    f"{WRITTEN} A pair is compared on the same tokens of the seeds that both rows learned with. "
+    "The difference is what the second loses from 1x to 8x less what the first loses, in nats a "
+    "token, so above 0 the first loses less. Its 95 % interval is that of texts drawn again, which "
+    "no test corrects for the number of pairs."
 )
 HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
 
@@ -37,14 +48,15 @@ class Predicted:
     high: float = float("nan")
     p: float = float("nan")  # for itself alone, see `Fitted.differences`
     holds: bool = False
+    digits: int = 2  # of the difference
 
     @property
     def shown(self) -> str:
         """The difference with its interval; a dash where no task is common."""
         if not self.common:
             return NOTHING
-        ends = "" if pd.isna(self.low) else f" ({span(self.low, self.high)})"
-        return f"{number(self.difference)}{ends}"
+        ends = "" if pd.isna(self.low) else f" ({span(self.low, self.high, self.digits)})"
+        return f"{number(self.difference, self.digits)}{ends}"
 
     @property
     def verdict(self) -> str:
@@ -57,12 +69,19 @@ class Predicted:
         return Line(f"{self.first}, {self.second}", cells)
 
 
-def predictions(board: Board, found: Sequence[Ranked]) -> dict[str, list[Predicted]]:
+def predictions(
+    board: Board, found: Sequence[Ranked], contexts: Sequence[MoreContext] = ()
+) -> dict[str, list[Predicted]]:
     """What came of each prediction of the board, by its sentence; none without a training that
-    learned.
+    learned. Where tests ask for the same tokens throughout, it is by what more context does.
     """
     if not board.contrasts or not found:
         return {}
+    if contexts:
+        return {
+            said: [_by_context(contexts, contrast, *pair) for pair in contrast.pairs]
+            for said, contrast in board.contrasts.items()
+        }
     # Of all classes: a prediction may be about what tuning or further training adds.
     usual = [each.part.runs for each in found if each.part.protocol == found[0].part.protocol]
     runs = pd.concat(usual).drop_duplicates(["row", "task", "seed"])
@@ -75,9 +94,11 @@ def predictions(board: Board, found: Sequence[Ranked]) -> dict[str, list[Predict
     }
 
 
-def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
+def contrast_parts(
+    board: Board, found: Sequence[Ranked], contexts: Sequence[MoreContext] = ()
+) -> Iterator[Chapter]:
     """A section for each prediction of the board that has runs."""
-    for said, pairs in predictions(board, found).items():
+    for said, pairs in predictions(board, found, contexts).items():
         contrast = board.contrasts[said]
         verdicts = [pair.verdict for pair in pairs]
         counts = ", ".join(
@@ -85,16 +106,38 @@ def contrast_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
             for each, name in (("yes", "as predicted"), ("no", "not"), (NOTHING, "not known"))
             if each in verdicts
         )
-        rule = f"the first reaches further by more than {number(contrast.by)}"
-        if contrast.by < 0:
-            rule = f"the first reaches further, or less far by less than {number(-contrast.by)}"
-        rule += (
-            f", on at least {100 * contrast.share:.0f} % of these tasks"
-            if contrast.share is not None
-            else " in the mean over these tasks"
-        )
-        notes = [f"It holds for a pair if {rule}. {counts}.", PREDICTED]
+        rule = _rule_by_context(contrast) if contexts else _rule(contrast)
+        meant = PREDICTED_BY_CONTEXT if contexts else PREDICTED
+        notes = [f"It holds for a pair if {rule}. {counts}.", meant]
         yield Chapter(said, [*notes, Table.of(HEADINGS, [pair.line for pair in pairs])])
+
+
+def _rule(contrast: Contrast) -> str:
+    rule = f"the first reaches further by more than {number(contrast.by)}"
+    if contrast.by < 0:
+        rule = f"the first reaches further, or less far by less than {number(-contrast.by)}"
+    if contrast.share is None:
+        return f"{rule} in the mean over these tasks"
+    return f"{rule}, on at least {100 * contrast.share:.0f} % of these tasks"
+
+
+def _rule_by_context(contrast: Contrast) -> str:
+    return f"the difference is above {number(contrast.by, 3)} nats a token"
+
+
+def _by_context(
+    contexts: Sequence[MoreContext], contrast: Contrast, first: str, second: str
+) -> Predicted:
+    """Of the first task that both have learned."""
+    for found in contexts:
+        if {first, second} <= {*found.rows.index}:
+            less = difference(
+                *(change(found.by_text, row, MULTIPLES[-1]) for row in (second, first))
+            )
+            holds = less.mean > contrast.by
+            numbers = (less.mean, less.low, less.high, less.p)
+            return Predicted(first, second, 1, int(holds), *numbers, holds, digits=3)
+    return Predicted(first, second)
 
 
 def _predicted(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Predicted:

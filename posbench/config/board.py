@@ -155,7 +155,8 @@ class Contrast(DefinitionPart):
 
     It holds for a pair if, over the tasks that both have learned, the first reaches further than
     the second by more than `by` in the mean; or, where there is a `share`, on at least that share
-    of these tasks.
+    of these tasks. Where tests ask for the same tokens at every length, it holds if the second
+    loses more from 1x to 8x than the first, by more than `by` nats a token.
     """
 
     pairs: tuple[tuple[str, str], ...] = Field(min_length=1)

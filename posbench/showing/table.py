@@ -38,9 +38,9 @@ def with_interval(estimate: Estimate) -> str:
     return f"{number(estimate.mean)} ±{number(estimate.half_width)}"
 
 
-def span(low: float, high: float) -> str:
+def span(low: float, high: float, digits: int = 2) -> str:
     """An interval, as in ".10 to .60"; one number where both ends are the same, a dash for NaN."""
-    ends = [number(low), number(high)]
+    ends = [number(low, digits), number(high, digits)]
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 

@@ -55,6 +55,15 @@ def sums(by_text: pd.DataFrame, row: str, multiple: float) -> pd.DataFrame:
     return mine.set_index(["seed", "text"])[["tokens", *SUMS]].sort_index()
 
 
+def change(by_text: pd.DataFrame, row: str, multiple: float) -> pd.DataFrame:
+    """What a row loses at a multiple less what it loses at 1x, of each text, as `sums` has it."""
+    first, longer = (sums(by_text, row, at) for at in (1.0, multiple))
+    both = longer.join(first[list(SUMS)], how="inner", rsuffix="_first")
+    return both.assign(**{name: both[name] - both[f"{name}_first"] for name in SUMS})[
+        ["tokens", *SUMS]
+    ]
+
+
 def difference(
     one: pd.DataFrame, other: pd.DataFrame, what: str = "nats", draws: int = DRAWS, seed: int = 0
 ) -> Difference:
