@@ -512,6 +512,18 @@ def test_a_model_keeps_what_no_extension_changes(tmp_path: Path) -> None:
     assert "--rope-scale 2 " in Recipe.of(mine, YaRN()).llama_cpp
 
 
+def test_of_two_blocks_advice_takes_the_one_that_transformers_takes(tmp_path: Path) -> None:
+    linear = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}
+    default = {"rope_type": "default", "rope_theta": 5e5}
+    both = {"rope_scaling": linear, "rope_parameters": default}
+    text = {"model_type": "llama", "max_position_embeddings": 300, "head_dim": 16}
+    (tmp_path / "config.json").write_text(json.dumps(text | both))
+    found = advise.known_of(tmp_path)
+    assert (found.base, found.rope) == (1e4, linear)
+    transformers = pytest.importorskip("transformers")
+    assert transformers.AutoConfig.from_pretrained(tmp_path).rope_parameters == linear
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -56,7 +56,7 @@ from posbench.pretrained.published import (
 )
 from posbench.pretrained.refusal import as_one_line
 from posbench.pretrained.request import settings_of
-from posbench.pretrained.rope_settings import LARGEST
+from posbench.pretrained.rope_settings import LARGEST, taken
 from posbench.pretrained.servers import FULL, Recipe, ServedModel
 from posbench.records import files, tables
 from posbench.showing.table import NOTHING, Column, Line, Table, number
@@ -133,7 +133,7 @@ def known_of(folder: Path) -> Known:
 
 def _known(config: Any) -> Known:
     text = config.get("text_config") or config
-    own = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    own = taken(text)
     kinds = {name: each for name, each in own.items() if isinstance(each, Mapping)}
     rope = kinds.get(FULL) or next(reversed(kinds.values()), own)
     positions = rope.get("original_max_position_embeddings") or text.get("max_position_embeddings")

@@ -111,11 +111,15 @@ def refuse_early(files: Files, given: Mapping[str, Any]) -> None:
 
 
 def written_in(file: Path) -> dict[str, Any]:
-    """The rope_parameters of a config.json. Where the earlier name is there as well, transformers
-    takes what it says alone.
+    """The rope_parameters of a config.json."""
+    return taken(_blocks(file))
+
+
+def taken(text: Mapping[str, Any]) -> dict[str, Any]:
+    """The rope_parameters of a configuration. Where the earlier name is there as well,
+    transformers takes what it says alone.
     """
-    found = _blocks(file)
-    return found.get("rope_scaling") or found.get("rope_parameters") or {}
+    return text.get("rope_scaling") or text.get("rope_parameters") or {}
 
 
 def written_twice(file: Path) -> bool:
