@@ -60,7 +60,7 @@ def application(cfg: DictConfig) -> None:
         composed = Composition.of(cfg, settings.runtime.choices)
         if composed.content.get("board") is not None:
             name = settings.runtime.choices["board"]
-            raise PosbenchError(f"board={name} is a sweep: add -m")
+            raise PosbenchError(f"board={name} is a sweep: write posbench sweep board={name}")
         carry_out(composed)
     except BROKEN as error:  # here, because Hydra would say that a job has failed
         # As they are written: to read one may be what has failed.
@@ -88,7 +88,7 @@ def carry_out(composed: Composition) -> None:
     # In the order of their cost: wrong settings are refused before torch is imported.
     cfg = composed.cfg()
     if checked(cfg).plan_only:
-        raise PosbenchError("plan_only=true is for sweeps: add -m")
+        raise PosbenchError("plan_only=true is for sweeps: begin with posbench sweep")
     if part := checked(cfg).part:
         raise PosbenchError(OF_A_BOARD.format(part=part))
     check_source(*(composed.content[group] for group in ("encoding", "extension", "task")))

@@ -1,10 +1,9 @@
 """Records as data frames: `load` them, `plot` them, `summarise` and `compare` their rows.
 
 `load` is the long table of all records of a folder, and `plot` draws it. `summarise` says what its
-rows have learned and how far they reach of it, with intervals, and `compare` tests one of them
-against another; all three take data frames,
-of other sources as well. results/explore.ipynb shows them at work. `python -m posbench.results`
-publishes records and verifies them: see `posbench.sharing.command`.
+rows have learned and how far they reach, with intervals, and `compare` tests one of them against
+another. All three take data frames, of other sources as well. results/explore.ipynb shows them at
+work. `posbench records` publishes records and verifies them: see `posbench.sharing.command`.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ def test_a_setting_that_is_not_there_is_named(line: str, key: str) -> None:
 
 def test_a_word_that_cannot_be_is_refused_before_hydra_is_asked() -> None:
     for line, said in {
-        "seed=0,1": r"seed=0,1 lists several values: add -m",
+        "seed=0,1": r"seed=0,1 lists several values: posbench sweep",
         "+seed=3": r"\+seed adds a setting that is there: write seed=VALUE",
         "~training.steps=5": r"is not what is there, 1000: write ~training.steps",
     }.items():

@@ -188,7 +188,7 @@ def test_what_asks_for_nothing_is_refused(words: tuple[str, ...], said: str, min
 def test_a_board_without_m_is_one_sentence(tmp_path: Path) -> None:
     answer = finished(tmp_path, "board=main")
     assert answer.status == 1
-    assert answer.err == "posbench: board=main is a sweep: add -m\n"
+    assert answer.err == "posbench: board=main is a sweep: write posbench sweep board=main\n"
 
 
 # -- plans -----------------------------------------------------------------------------------------

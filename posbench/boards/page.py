@@ -5,7 +5,7 @@ Records go one way through `generate`: frames (`measured`), the order of rows (`
 (`page_data`), the page. The same records give the same bytes.
 
 The page for a browser is one file that needs no network. Without JavaScript it shows its tables;
-`leaderboard.js` adds filters, curves, what opens behind a row, and two rows beside each other.
+`leaderboard.js` adds filters, curves, what opens behind a row, and up to six rows side by side.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ MANY = 12
 """Methods whose records are of earlier code: more of them are counted and not named."""
 
 
-MORE_SEEDS = " Add seeds with -m 'seed=range(3)'."
+MORE_SEEDS = " Add seeds with posbench sweep and 'seed=range(3)'."
 MORE_SAMPLES = " Add samples with texts=3."
 
 

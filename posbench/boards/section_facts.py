@@ -21,6 +21,7 @@ from posbench.boards.tables import ranking
 from posbench.config.board import Board
 from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, with_interval
 from posbench.statistics.aggregates import Estimate
+from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.standings import SIGNIFICANT
 
 MOST = 9
@@ -308,7 +309,7 @@ class SectionFacts:
         that have learned both, and how many these are.
         """
         both = self.standing.cells()[[task, other]].dropna()
-        return float(both[task].corr(both[other], method="spearman")), len(both)
+        return rank_correlation(both[task], both[other]), len(both)
 
     def spread(self, task: str, other: str, least: float) -> tuple[float, float, int]:
         """The least and the most that rows reach on a task, of those that reach at least this on

@@ -13,9 +13,9 @@ from pathlib import Path
 from posbench.base.wording import closest
 from posbench.config.source import SITES
 
-CORE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(__file__).resolve().parents[1]
 TASKS = Path(str(importlib.resources.files("posbench.tasks"))).resolve()  # elsewhere, in a checkout
-METHODS = (TASKS, *(CORE / part for part in ("encodings", "extensions")))
+METHODS = (TASKS, *(PACKAGE / part for part in ("encodings", "extensions")))
 """Packages of posbench that are as much the subject of a check as somebody's own files."""
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -115,7 +115,7 @@ def _is_subject(path: Path) -> bool:
 def _is_own(path: Path) -> bool:
     path = path.resolve()
     places = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib", "scripts")}
-    machinery = (CORE, TASKS, *map(Path, places))
+    machinery = (PACKAGE, TASKS, *map(Path, places))
     # An environment may also see packages that are installed elsewhere, as those of the system.
     return (
         path.exists()

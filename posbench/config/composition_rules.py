@@ -37,7 +37,7 @@ def refuse_several(words: Sequence[str]) -> None:
     """ConfigError names a word of which only a sweep makes runs."""
     for word in words:
         if Word.of(word).several:
-            raise ConfigError(f"{word} lists several values: add -m to run one after the other")
+            raise ConfigError(f"{word} lists several values: posbench sweep makes a run of each")
 
 
 def composed(words: Sequence[str], files: OptionFiles) -> tuple[dict[str, Any], dict[str, Any]]:

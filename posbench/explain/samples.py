@@ -33,7 +33,7 @@ WORDS = {PAD: "PAD", BOS: "BOS", SEP: "SEP", EOS: "EOS", MARK: "MARK", NOISE: ".
 
 def main(arguments: list[str] | None = None) -> int:
     parser = commands.parser("posbench tasks", __doc__, config_dir=True)
-    parser.add_argument("task", help="its name; python -m posbench --help lists all of them")
+    parser.add_argument("task", help="its name; posbench --help lists all of them")
     parser.add_argument("settings", nargs="*", help="of the task, such as task.num_symbols=8")
     parser.add_argument("--n", type=int, default=8, help="the length, default: %(default)s")
     parser.add_argument("--count", type=int, default=3, help="of samples, default: %(default)s")

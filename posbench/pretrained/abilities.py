@@ -20,6 +20,7 @@ from posbench.core.extension import Extension
 from posbench.pretrained.measuring import Answering
 from posbench.pretrained.mounting import Mounted
 from posbench.pretrained.reading import continuations
+from posbench.statistics.aggregates import wilson
 
 LOSS = "loss"
 LAST = 64
@@ -80,8 +81,7 @@ class ShareAnswered(Ability):
 
 def share(length: int, right: int, of: int) -> Point:
     """A share with the interval of Wilson 1927, as the boards of pretrained models have it."""
-    bounds = stats.binomtest(right, of).proportion_ci(method="wilson")
-    return Point(length, right / of, float(bounds.low), float(bounds.high), of)
+    return Point(length, right / of, *wilson(right, of), of)
 
 
 @dataclass

@@ -10,24 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from posbench.base.wording import counted
-from posbench.showing.table import NOTHING, number
+from posbench.showing.table import NOTHING, number, span
 
 if TYPE_CHECKING:
     from posbench.pretrained.abilities import Ability, KeptTexts, MeasuredText, Point
 
 NEAR = 1.1
 """Bisection ends where the two lengths differ by less than this factor."""
-
-
-class Clock:
-    """Seconds since the command began, those of loading the model among them."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._began
 
 
 def next_length(holds: Mapping[int, bool], start: int, longest: int) -> int | None:
@@ -86,9 +75,9 @@ class LengthSearch:
         """Measure the next text of a length, and keep it."""
         from posbench.pretrained.abilities import MeasuredText
 
-        clock = Clock()
+        began = time.monotonic()
         samples = self.ability.samples(length, len(self.kept.at(length)))
-        self.kept.add(length, MeasuredText(samples, round(clock.seconds, 3)))
+        self.kept.add(length, MeasuredText(samples, round(time.monotonic() - began, 3)))
 
     def next(self, seconds: float) -> int | None:
         """The length to measure in the seconds that are left; None where there is none."""
@@ -205,7 +194,7 @@ class LengthSearch:
         holds = self._holds_for_sure(point) if self.can else NOTHING
         return [
             *(str(point.length), multiple, str(point.samples), number(point.value, 3)),
-            *(_interval(point), holds),
+            *(span(point.low, point.high, 3), holds),
         ]
 
     def _holds_for_sure(self, point: Point) -> str:
@@ -217,7 +206,7 @@ class LengthSearch:
     def decision(self, length: int) -> str:
         """What a length was found to be, and what that says of the reach."""
         point = self.at(length)
-        bounds = f" ({_interval(point)})" if not math.isnan(point.low) else ""
+        bounds = f" ({span(point.low, point.high, 3)})" if not math.isnan(point.low) else ""
         said = f"{self.ability.name}, {length} tokens: {number(point.value, 3)}{bounds}"
         if not self.can:
             return f"{said}, so there is nothing to lose."
@@ -271,9 +260,3 @@ class LengthSearch:
             f"{name}: {what} holds up to {self.reach} tokens, {self.reach / self.start:.3g} times "
             f"as many ({said})."
         )
-
-
-def _interval(point: Point) -> str:
-    if math.isnan(point.low):
-        return NOTHING
-    return f"{number(point.low, 3)} to {number(point.high, 3)}"

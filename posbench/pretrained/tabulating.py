@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest, bootstrap
+from scipy.stats import bootstrap
 
 from posbench.core.row import Row as Test
 from posbench.pretrained.measuring import Measurement
 from posbench.pretrained.recording import Candidate, Recorder
-from posbench.showing.table import NOTHING, Line, Table, number
+from posbench.showing.table import Line, Table, number, span
+from posbench.statistics.aggregates import wilson
 from posbench.statistics.likelihoods import More
 
 
@@ -36,8 +37,7 @@ class Score:
     @staticmethod
     def interval_of(scores: Sequence[float]) -> tuple[float, float]:
         if set(scores) <= {0.0, 1.0}:
-            found = binomtest(round(sum(scores)), len(scores)).proportion_ci(method="wilson")
-            return float(found.low), float(found.high)
+            return wilson(round(sum(scores)), len(scores))
         return _drawn(scores)
 
     @property
@@ -92,21 +92,15 @@ def table(
             cells = [str(length), str(len(each.rows)), number(each.share)]
             if of_text:
                 perplexity, low, high = each.perplexity
-                cells += [f"{perplexity:.3f}", _bounds(low, high, decimals=3)]
+                cells += [f"{perplexity:.3f}", span(low, high, 3)]
             else:
-                cells += [_bounds(*each.interval), f"{each.log_likelihood:.3f}"]
+                cells += [span(*each.interval), f"{each.log_likelihood:.3f}"]
             if len(rows) > 1:
                 cells.append("" if first is None else str(over(each, first)))
             first = first or each
             lines.append(Line(row.name, cells))
     yield from Table.of(headings, lines).aligned()
     yield ""
-
-
-def _bounds(low: float, high: float, decimals: int = 2) -> str:
-    if np.isnan(low):
-        return NOTHING
-    return f"{number(low, decimals)} to {number(high, decimals)}"
 
 
 def _score(

@@ -1,1 +1,1 @@
-"""Records for others: publish, verify, bundle, accept, export, upload."""
+"""Records for others: publish, verify, bundle, accept, export, upload, dashboard, zoo."""

@@ -99,44 +99,34 @@ class Reach:
 
     @property
     def value(self) -> float:
-        """The multiple; of a censored reach the bound that is known, NaN if none is."""
-        if np.isinf(self.high):
-            return self.low if self.low > 0 else np.nan
-        return self.high if self.low == 0 else float(np.sqrt(self.low * self.high))
+        """The multiple; of a censored reach the bound that is known."""
+        return self.low if self.low > 0 else self.high
 
     @property
     def censored(self) -> str:
-        """Say where the multiple lies if it is not known: "below", "above", "between", or ""."""
+        """Say where the multiple lies if it is not known: "below" the value or "above" it."""
         if self.low == self.high or np.isnan(self.low):
             return ""
-        if self.low > 0:
-            return "above" if np.isinf(self.high) else "between"
-        return "below" if np.isfinite(self.high) else "anywhere"
+        return "above" if self.low > 0 else "below"
 
     def __str__(self) -> str:
         if np.isnan(self.value):
             return "\N{EN DASH}"
-        said = {
-            "": f"{self.low:.3g}",
-            "below": f"< {self.high:.3g}",
-            "above": f"> {self.low:.3g}",
-            "between": f"{self.low:.3g} to {self.high:.3g}",
-        }
-        return said[self.censored]
+        sign = {"": "", "below": "< ", "above": "> "}[self.censored]
+        return f"{sign}{self.value:.3g}"
 
 
 def reach(
     multiples: Numbers,
     scores: Numbers,
     chances: Numbers | float = 0.0,
-    threshold: float = HALF,
 ) -> Reach:
-    """Find the first crossing of the threshold by the corrected score, in multiples of training.
+    """Find the first crossing of 1/2 by the corrected score, in multiples of training.
 
-        ln m* = ln m_i + (s_i - t) / (s_i - s_(i+1)) * (ln m_(i+1) - ln m_i)
+        ln m* = ln m_i + (s_i - 1/2) / (s_i - s_(i+1)) * (ln m_(i+1) - ln m_i)
 
-    Here i is the last length before the first one below the threshold t. All lengths from 1x on
-    count, the ladder's rungs of 16x, 32x and 64x included. A run below the threshold at 1x is
+    Here i is the last length before the first one below 1/2. All lengths from 1x on
+    count, the ladder's rungs of 16x, 32x and 64x included. A run below it at 1x is
     censored below ("< 1"); one that never falls below is censored above its last length ("> 64",
     or "> 8" where the ladder ended because the method is not defined beyond). NaN if 1x is
     missing, or if a score is NaN before the crossing.
@@ -145,12 +135,11 @@ def reach(
         multiples: true multiples of the positions of training, in any order, [length]
         scores: between 0 and 1, [length]
         chances: the scores of guessing, [length] or one number
-        threshold: of the corrected score
     """
     multiple, score = _measured(multiples, scores, chances)
     if not _from_training(multiple):
         return Reach(np.nan, np.nan)
-    below = np.flatnonzero(~(score >= threshold))  # a NaN stops the search as well
+    below = np.flatnonzero(~(score >= HALF))  # a NaN stops the search as well
     if not len(below):
         return Reach(float(multiple[-1]), np.inf)
     first = int(below[0])
@@ -160,7 +149,7 @@ def reach(
         return Reach(0.0, 1.0)
     # From the later length to the earlier, because `interp` wants an ascending axis.
     ends = slice(first, first - 2 if first > 1 else None, -1)
-    found = float(np.exp(np.interp(threshold, score[ends], np.log(multiple[ends]))))
+    found = float(np.exp(np.interp(HALF, score[ends], np.log(multiple[ends]))))
     return Reach(found, found)
 
 

@@ -21,7 +21,7 @@ from posbench.statistics.effects import DRAWS, Fitted
 OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "training"}
 """What some columns of runs are called in the long table."""
 SIGNIFICANT = 0.05
-"""A test that cannot give a p-value of this or less says nothing, whatever the runs are."""
+"""Two rows differ where p is at most this. A test that cannot give so small a p says nothing."""
 OF_LENGTHS = frozenset({"score", "multiple", "test_length", "chance"})
 """Columns by which a table has a line for each test length, and not for each run."""
 ENOUGH = 2 / 3

@@ -29,7 +29,9 @@ which takes the place of its own."""
 SWEEP = "posbench sweep"
 MANY, PACE = 200, 200
 """From so many runs on a message says that they are planned; so many are looked at in a second."""
-OF_A_BOARD = "part={part} chooses among the parts of a board: name one with board=NAME, and add -m"
+OF_A_BOARD = (
+    "part={part} chooses among the parts of a board: write posbench sweep board=NAME part={part}"
+)
 
 
 @dataclass(frozen=True)

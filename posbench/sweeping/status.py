@@ -3,8 +3,8 @@
     posbench status board=main
     posbench status 'method=glob(rope*)' task=passkey,copy 'seed=range(3)'
 
-The words are those of the sweep, with or without its `-m`; what they mean is planned again and held
-against the records and the journal of the results folder. Nothing is run and nothing is written.
+The words are those of the sweep. What they mean is planned again and compared with the records and
+the journal of the results folder. Nothing is run and nothing is written.
 """
 
 from __future__ import annotations
