@@ -18,7 +18,7 @@ from posbench.conf.reference import END, grouped, link, option
 from posbench.config import families, resolvers
 from posbench.config.folders import own_names
 from posbench.config.methods import AS_TRAINED, methods
-from posbench.config.source import module_file, source_of
+from posbench.config.modules import module_file, source_of
 from posbench.core.settings import __file__ as SETTINGS
 from posbench.showing.pages import definition_of, docstring
 from posbench.showing.table import pipes

@@ -27,13 +27,13 @@ from omegaconf import OmegaConf
 
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest
-from posbench.config import commands, families
+from posbench.config import command_lines, families
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import GROUPS, own_names
 from posbench.config.methods import AS_TRAINED, Method, methods
+from posbench.config.modules import module_file
 from posbench.config.provenance import targets
 from posbench.config.resolvers import register
-from posbench.config.source import module_file
 from posbench.showing.pages import definition_of, docstring
 from posbench.showing.table import pipes
 
@@ -441,7 +441,7 @@ PAGES = {"README.md": names, "DEFAULTS.md": scaled, "RECIPES.md": models}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser(COMMAND, __doc__.split("\n\n")[0], check=True)
+    parser = command_lines.parser(COMMAND, __doc__.split("\n\n")[0], check=True)
     chosen = parser.parse_args(arguments)
 
     def written() -> int:
@@ -455,7 +455,9 @@ def main(arguments: list[str] | None = None) -> int:
             for name, text in detailed.pages().items():
                 contents[docs / name] = text.encode()
                 shown[docs / name] = f"docs/reference/{name}"
-        commands.write_or_check(contents, chosen.check, f"run `{COMMAND}`", shown=shown.__getitem__)
+        command_lines.write_or_check(
+            contents, chosen.check, f"run `{COMMAND}`", shown=shown.__getitem__
+        )
         said = ", ".join(shown.values())
         print(f"{said}: up to date." if chosen.check else f"Written: {said}")
         return 0

@@ -28,9 +28,9 @@ from posbench.config.compose import Composition, register
 from posbench.config.composition_rules import refuse_several
 from posbench.config.exit_status import exit_status
 from posbench.config.hydra_inside import get_args_parser
+from posbench.config.hydra_search import SearchPath
 from posbench.config.options import BROKEN, HELP
 from posbench.config.provenance import versions
-from posbench.config.sources import SearchPath
 
 SHOWN = ("posbench", "torch", "hydra-core", "python")
 """What `--version` names."""

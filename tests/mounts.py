@@ -25,7 +25,7 @@ import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from posbench.base.errors import PosbenchError
-from posbench.config import commands
+from posbench.config import command_lines
 from posbench.core.extension import Extension
 from posbench.extensions.log_n import LogN
 from posbench.extensions.self_extend import SelfExtend
@@ -294,9 +294,9 @@ def all_families() -> list[Family]:
 
 
 def main() -> int:
-    parser = commands.parser(COMMAND, "Which decoders can be mounted.", check=True)
+    parser = command_lines.parser(COMMAND, "Which decoders can be mounted.", check=True)
     check = parser.parse_args().check
-    return commands.write_page(PAGE, lambda: page(all_families()), COMMAND, check)
+    return command_lines.write_page(PAGE, lambda: page(all_families()), COMMAND, check)
 
 
 if __name__ == "__main__":

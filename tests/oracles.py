@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 import pytest
 from loops import call
 
-from posbench.config import commands
+from posbench.config import command_lines
 
 COMMAND = "python tests/oracles.py"
 HERE = Path(__file__).parent
@@ -137,13 +137,13 @@ def table(found: Counter[tuple[str, str]]) -> str:
 
 
 def main() -> int:
-    parser = commands.parser(COMMAND, "What each method is compared with.", check=True)
+    parser = command_lines.parser(COMMAND, "What each method is compared with.", check=True)
     chosen = parser.parse_args()
     marks = collected()
     if marks.empty:
         raise SystemExit("\n".join(sorted(marks.empty)))
     made = functools.partial(table, marks.found)
-    return commands.write_page(TABLE, made, COMMAND, chosen.check, shown="tests/ORACLES.md")
+    return command_lines.write_page(TABLE, made, COMMAND, chosen.check, shown="tests/ORACLES.md")
 
 
 if __name__ == "__main__":

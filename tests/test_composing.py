@@ -11,12 +11,12 @@ import pytest
 
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.config import board, folders
-from posbench.config.command import Command
 from posbench.config.compose import by_hydra, compose, composing
 from posbench.config.composition_rules import NoSetting, composed
 from posbench.config.identity import identify
 from posbench.config.methods import methods
 from posbench.config.option_files import NotOurs, OptionFiles
+from posbench.config.record_command import Command
 from posbench.records import files
 
 Words = tuple[str, ...]

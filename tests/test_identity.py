@@ -12,11 +12,11 @@ import pytest
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError
-from posbench.config.command import Command
 from posbench.config.compose import compose, composing
 from posbench.config.identity import SECTIONS, Identity, identify
 from posbench.config.methods import methods
 from posbench.config.provenance import without_places
+from posbench.config.record_command import Command
 from posbench.core.settings import checked
 from posbench.running.run_spec import RunSpec
 

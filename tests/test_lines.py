@@ -196,7 +196,7 @@ CLAIMED: list[tuple[str, Any]] = [
     ("training.parameters", 7),
     ("config.extension", {"_target_": "posbench.extensions.direct.Direct"}),
     ("config.evaluation.num_samples", 9),
-    ("config.sources", {"training": "os"}),
+    ("config.hydra_search", {"training": "os"}),
     ("config.model", {"qk_norm": True}),
 ]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from posbench.config import source_hash as hashing
-from posbench.config.source import source_of
+from posbench.config.modules import source_of
 from posbench.config.source_hash import canonical, located, source_hash
 
 Write = Callable[..., None]

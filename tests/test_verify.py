@@ -23,8 +23,8 @@ from making import audits_of, changed, record, save
 from posbench.base.errors import PosbenchError
 from posbench.boards import command as leaderboard
 from posbench.config import provenance
-from posbench.config.command import Command
 from posbench.config.compose import compose, composing
+from posbench.config.record_command import Command
 from posbench.records import files, published
 from posbench.records.record import Audit, Record
 from posbench.running.console import Console

@@ -239,6 +239,6 @@ def test_replicas_leave_out_what_a_zoo_has(packed: str) -> None:
 
 def test_a_folder_of_somebody_else_names_no_zoo() -> None:
     assert compose("zoo=other").content["zoo"] == "other"
-    from posbench.config.sources import OF_THE_USER
+    from posbench.config.hydra_search import OF_THE_USER
 
     assert "zoo" in OF_THE_USER

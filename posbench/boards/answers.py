@@ -36,7 +36,7 @@ from posbench.boards.predicted import Predicted, predictions
 from posbench.boards.ranking import standings_of, standings_without_board, unrun_parts
 from posbench.boards.section_facts import SectionFacts
 from posbench.config import board as definition
-from posbench.config import commands
+from posbench.config import command_lines
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.config.names import labelled
@@ -430,7 +430,9 @@ def pages(root: Path) -> dict[Path, bytes]:
 
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
-    parser = commands.parser(COMMAND, "Templates and records in, documentation out.", check=True)
+    parser = command_lines.parser(
+        COMMAND, "Templates and records in, documentation out.", check=True
+    )
     parser.add_argument(
         "root", nargs="?", type=Path, default=Path(), help="the repository; default: here"
     )
@@ -438,7 +440,7 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
 
     def written() -> int:
         made = pages(chosen.root)
-        commands.write_or_check(made, chosen.check, f"run `{COMMAND}`")
+        command_lines.write_or_check(made, chosen.check, f"run `{COMMAND}`")
         said = ", ".join(map(str, made))
         emit(f"{said}: up to date." if chosen.check else f"Written: {said}")
         return 0

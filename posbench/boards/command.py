@@ -23,7 +23,7 @@ from posbench.boards import findings
 from posbench.boards.measured import under_one_protocol
 from posbench.boards.page import generate
 from posbench.boards.tables import LEARNED, REACHES, latex
-from posbench.config import commands
+from posbench.config import command_lines
 from posbench.config.board import Board, board_of, load, names
 from posbench.config.board_rows import pairs
 from posbench.config.compose import composing
@@ -57,7 +57,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
-    parser = commands.parser(COMMAND, "Records in, leaderboard out.", check=True)
+    parser = command_lines.parser(COMMAND, "Records in, leaderboard out.", check=True)
     parser.add_argument("folder", nargs="*", type=Path, help=f"default: {files.LOCAL}")
     parser.add_argument(
         "--latex", type=Path, metavar="FILE", help="also write the tables into it, for booktabs"
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
     parser.add_argument(
         "--board", help="default: the board that the folder is called after, or main"
     )
-    commands.add_config_dir(
+    command_lines.add_config_dir(
         parser, "a folder like conf/ of your own: its boards, and the classes of its methods"
     )
     chosen = parser.parse_args(arguments)
@@ -118,7 +118,7 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
         f"run `{COMMAND} {shlex.quote(str(chosen.folder))}` with the versions of constraints.txt, "
         "and commit the result"
     )
-    commands.write_or_check(written, chosen.check, again, left_over, within=chosen.folder)
+    command_lines.write_or_check(written, chosen.check, again, left_over, within=chosen.folder)
     if chosen.check:
         emit(f"{chosen.folder}: up to date{' with the others' if unreadable else ''}.")
         return 1 if unreadable else 0

@@ -35,9 +35,9 @@ from posbench.boards.opening import drawn_names
 from posbench.boards.ranking import Ranked
 from posbench.config import families, flat
 from posbench.config.board import Board
-from posbench.config.command import Command
 from posbench.config.folders import own_names, with_own
 from posbench.config.provenance import targets
+from posbench.config.record_command import Command
 from posbench.records.record import Record
 from posbench.showing.pages import (
     arxiv_ids,

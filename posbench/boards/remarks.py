@@ -9,8 +9,8 @@ import pandas as pd
 
 from posbench.base.wording import agreeing, counted
 from posbench.boards.measured import BOARD, METHOD, RUN, TASK, Measured
+from posbench.config.modules import reading_once
 from posbench.config.provenance import targets
-from posbench.config.source import reading_once
 from posbench.config.source_hash import located
 from posbench.records.record import Audit, CarriedOver, Record
 from posbench.statistics.aggregates import FEWEST, is_pretrained

@@ -28,7 +28,7 @@ from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import agreeing
 from posbench.base.wording import shown as in_sentence
 from posbench.check.suite import Check, NotAsked, Suite
-from posbench.config import commands, constructors, folders, mistakes
+from posbench.config import command_lines, constructors, folders, mistakes
 from posbench.config.blame import last_line_in, place, shown, told
 from posbench.config.building import class_of_run
 from posbench.config.compose import compose, composing
@@ -40,7 +40,7 @@ KINDS = mistakes.OF_A_CLASS
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser("posbench check", str(__doc__), config_dir=True)
+    parser = command_lines.parser("posbench check", str(__doc__), config_dir=True)
     parser.add_argument(
         "words", nargs="+", help="a YAML file, or choices such as encoding=mine and encoding.base=5"
     )

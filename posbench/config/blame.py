@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from posbench.base.wording import closest
-from posbench.config.source import SITES
+from posbench.config.modules import SITES
 
 PACKAGE = Path(__file__).resolve().parents[1]
 TASKS = Path(str(importlib.resources.files("posbench.tasks"))).resolve()  # elsewhere, in a checkout

@@ -21,8 +21,8 @@ from typing import Any
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import closest, shown
 from posbench.config import blame, constructors, folders
+from posbench.config.modules import module_file, python_of
 from posbench.config.provenance import targets
-from posbench.config.source import module_file, python_of
 
 KINDS = {
     int: "an integer",

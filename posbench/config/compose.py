@@ -21,9 +21,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from posbench.config import folders, resolvers
 from posbench.config.composition_rules import composed
+from posbench.config.hydra_search import MethodRows, OwnFiles, SearchPath
 from posbench.config.numbers import refuse_unbounded
 from posbench.config.option_files import NotOurs, OptionFile, OptionFiles
-from posbench.config.sources import MethodRows, OwnFiles, SearchPath
 
 SWEEPER = f"{PosbenchSweeper.__module__}.{PosbenchSweeper.__name__}"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from posbench.base.wording import closest, listed, shown
 from posbench.config import blame
-from posbench.config.source import module_file, source_of
+from posbench.config.modules import module_file, source_of
 
 SIZES = {
     "model.num_heads": ("num_heads", "heads", "n_heads", "nhead", "num_attention_heads"),

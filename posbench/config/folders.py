@@ -20,9 +20,9 @@ from hydra.core.global_hydra import GlobalHydra
 
 from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
-from posbench.config.command import Command
 from posbench.config.methods import methods
-from posbench.config.source import SITES
+from posbench.config.modules import SITES
+from posbench.config.record_command import Command
 
 GROUPS = {
     "method": "an encoding, and what extends it: a row of the leaderboard",

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError, TaskLacks
 from posbench.config import folders
-from posbench.config.command import Command
 from posbench.config.compose import Composition, compose, option_file
 from posbench.config.methods import chosen_of_model, methods, turned_on
 from posbench.config.names import MethodName, Name, as_file_name, as_text
 from posbench.config.numbers import in_one_form
 from posbench.config.option_files import Default
 from posbench.config.provenance import without_places
+from posbench.config.record_command import Command
 from posbench.core.settings import INTEGERS, LENGTHS, OF_METHODS, without_until
 
 NAMED = ("protocol", "task", "method", "encoding", "extension")

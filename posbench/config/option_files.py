@@ -16,8 +16,8 @@ from typing import Any, Self
 from omegaconf import OmegaConf
 
 from posbench.config.folders import PROVIDER, SCHEME
+from posbench.config.hydra_search import OwnFiles, read
 from posbench.config.methods import as_option, methods
-from posbench.config.sources import OwnFiles, read
 
 
 class NotOurs(Exception):

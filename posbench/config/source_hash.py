@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posbench.base.content_hash import content_hash
-from posbench.config.source import Place, imports_in, is_text, module_file, reading_once, source_of
+from posbench.config.modules import Place, imports_in, is_text, module_file, reading_once, source_of
 
 NOT_COMPUTING = ("posbench.core.settings", "posbench.base.errors")
 """Left out of the hash of source: settings count by their values, and sentences change no weight.

@@ -29,7 +29,7 @@ from omegaconf import OmegaConf
 from posbench.base.disk import make_writable, write_whole
 from posbench.base.errors import ConfigError
 from posbench.base.wording import counted
-from posbench.config import commands, constructors, flat, mistakes
+from posbench.config import command_lines, constructors, flat, mistakes
 from posbench.config.building import class_of_run
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
@@ -263,7 +263,7 @@ def _arxiv(source: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     says = __doc__.split("\n\n")[0]
-    parser = commands.parser("posbench explain catalogue", says, config_dir=True)
+    parser = command_lines.parser("posbench explain catalogue", says, config_dir=True)
     parser.add_argument(
         "methods",
         nargs="*",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbench.base.errors import PosbenchError
-from posbench.config import commands, mistakes
+from posbench.config import command_lines, mistakes
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import with_own
@@ -32,7 +32,7 @@ MOST = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser("posbench explain", "Why a method stops.", config_dir=True)
+    parser = command_lines.parser("posbench explain", "Why a method stops.", config_dir=True)
     parser.add_argument("words", nargs="+", help="as after python -m posbench, one or two methods")
     chosen = parser.parse_intermixed_args(arguments)
 

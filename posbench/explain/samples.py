@@ -20,7 +20,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from posbench.base.errors import ConfigError
-from posbench.config import commands, mistakes
+from posbench.config import command_lines, mistakes
 from posbench.config.building import build
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
@@ -32,7 +32,7 @@ WORDS = {PAD: "PAD", BOS: "BOS", SEP: "SEP", EOS: "EOS", MARK: "MARK", NOISE: ".
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser("posbench tasks", __doc__, config_dir=True)
+    parser = command_lines.parser("posbench tasks", __doc__, config_dir=True)
     parser.add_argument("task", help="its name; posbench --help lists all of them")
     parser.add_argument("settings", nargs="*", help="of the task, such as task.num_symbols=8")
     parser.add_argument("--n", type=int, default=8, help="the length, default: %(default)s")

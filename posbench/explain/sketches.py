@@ -29,14 +29,14 @@ from posbench.base.disk import write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted, listed
 from posbench.config import board as definition
-from posbench.config import commands, mistakes
+from posbench.config import command_lines, mistakes
 from posbench.config.board_rows import recorded
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.config.methods import AS_TRAINED, methods
+from posbench.config.modules import reading_once
 from posbench.config.options import options
 from posbench.config.provenance import known_hash, targets
-from posbench.config.source import reading_once
 from posbench.core.attention import Attention, Heads
 from posbench.core.encoding import EncodingStack, PositionEncoding
 from posbench.explain.probe import HEADS, MAP, SIZES, WIDTH, Probe
@@ -169,7 +169,7 @@ def text(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser(COMMAND, __doc__.split("\n\n")[0], check=True)
+    parser = command_lines.parser(COMMAND, __doc__.split("\n\n")[0], check=True)
     parser.add_argument("rows", nargs="*", help="default: those that are new or have changed")
     chosen = parser.parse_args(arguments)
     return exit_status(lambda: _written(chosen))

@@ -38,7 +38,7 @@ from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.base.wording import counted, listed
 from posbench.boards.measured import sketches
-from posbench.config import commands
+from posbench.config import command_lines
 from posbench.config.building import build
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
@@ -91,7 +91,7 @@ class AdviceSettings(BaseModel):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser_of_words("posbench pretrained advise", __doc__)
+    parser = command_lines.parser_of_words("posbench pretrained advise", __doc__)
     words = parser.parse_intermixed_args(arguments).words
     if not words:
         parser.print_help()

@@ -51,7 +51,7 @@ from posbench.base.content_hash import content_hash
 from posbench.base.disk import writing_to
 from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.base.wording import closest, known_names, listed
-from posbench.config import commands, mistakes
+from posbench.config import command_lines, mistakes
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension, Searched
@@ -71,7 +71,7 @@ SHORT = 1024
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser_of_words("posbench pretrained", __doc__)
+    parser = command_lines.parser_of_words("posbench pretrained", __doc__)
     words = parser.parse_intermixed_args(arguments).words
     if not words:
         parser.print_help()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from posbench.base.errors import ConfigError
-from posbench.config import commands, mistakes
+from posbench.config import command_lines, mistakes
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.core.encoding import PositionEncoding
@@ -37,7 +37,7 @@ USAGE = "posbench pretrained export method=rope task=passkey seed=0 to=FOLDER"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser_of_words("posbench pretrained export", f"{USAGE}\n\n{__doc__}")
+    parser = command_lines.parser_of_words("posbench pretrained export", f"{USAGE}\n\n{__doc__}")
     words = parser.parse_intermixed_args(arguments).words
     settings = [word for word in words if not word.startswith("to=")]
     folders = [Path(word[3:]) for word in words if word.startswith("to=") and word != "to="]

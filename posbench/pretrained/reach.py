@@ -39,7 +39,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 from posbench.base.disk import writing_to
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, duration, known_names
-from posbench.config import commands, mistakes
+from posbench.config import command_lines, mistakes
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension
@@ -87,7 +87,7 @@ class ReachSettings(BaseModel):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser_of_words("posbench pretrained reach", __doc__)
+    parser = command_lines.parser_of_words("posbench pretrained reach", __doc__)
     words = parser.parse_intermixed_args(arguments).words
     if not words:
         parser.print_help()

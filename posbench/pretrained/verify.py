@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbench.base.errors import ConfigError
 from posbench.base.wording import counted, listed
-from posbench.config import commands
+from posbench.config import command_lines
 from posbench.config.exit_status import exit_status
 from posbench.pretrained.loading import Files
 from posbench.pretrained.problems import Problems
@@ -54,7 +54,7 @@ FARTHEST = 2**20
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser_of_words("posbench pretrained verify", __doc__)
+    parser = command_lines.parser_of_words("posbench pretrained verify", __doc__)
     words = parser.parse_intermixed_args(arguments).words
     if not words:
         parser.print_help()

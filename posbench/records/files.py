@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_bytes, read_text, write_json
 from posbench.base.errors import PosbenchError, place_and_reason
-from posbench.config.command import Command
+from posbench.config.record_command import Command
 from posbench.records.lines import (
     AUDITS,
     LARGEST,

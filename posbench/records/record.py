@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from posbench.base.content_hash import content_hash
-from posbench.config.command import Command
 from posbench.config.names import MOST_TEXTS, FileName, MethodName, Name, Text
 from posbench.config.provenance import (
     known_hash,
@@ -16,6 +15,7 @@ from posbench.config.provenance import (
     trained_classes,
     without_places,
 )
+from posbench.config.record_command import Command
 from posbench.core.row import COUNTED, Loss, Part, Row, Score, View
 from posbench.core.settings import LARGEST_SEED
 

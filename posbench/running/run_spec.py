@@ -17,9 +17,9 @@ from omegaconf import OmegaConf
 from posbench.base.content_hash import content_hash
 from posbench.config import provenance
 from posbench.config.building import build, class_of
-from posbench.config.command import Command
 from posbench.config.compose import Composition
 from posbench.config.identity import Identity, named
+from posbench.config.record_command import Command
 from posbench.records import files
 from posbench.records.files import LOCAL
 from posbench.records.record import Record

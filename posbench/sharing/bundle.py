@@ -31,7 +31,7 @@ from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_text, write_bytes, write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted, printable, reason
-from posbench.config.source import python_of
+from posbench.config.modules import python_of
 from posbench.records import files
 from posbench.records.lines import contents, encoded, unpacking
 from posbench.records.record import Audit, Record

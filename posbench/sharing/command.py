@@ -23,7 +23,7 @@ from pathlib import Path
 from posbench.base.disk import writing_to
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import MANY, agreeing, closest, counted, known_names, printable
-from posbench.config.commands import Parser, add_config_dir
+from posbench.config.command_lines import Parser, add_config_dir
 from posbench.config.exit_status import exit_status
 from posbench.config.provenance import targets
 from posbench.records import files, published, tables

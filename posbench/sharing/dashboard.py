@@ -15,7 +15,7 @@ from typing import Any
 
 from posbench.base.disk import write_whole, writing_to
 from posbench.base.errors import PosbenchError
-from posbench.config import commands
+from posbench.config import command_lines
 from posbench.config.exit_status import exit_status
 from posbench.running.loggers import metrics
 
@@ -180,7 +180,9 @@ FOLDER = Path("results/dashboard")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser("posbench records dashboard", "The W&B pages of a project, as code.")
+    parser = command_lines.parser(
+        "posbench records dashboard", "The W&B pages of a project, as code."
+    )
     help = "default: %(default)s"
     parser.add_argument("--project", default="posbench", help=help)
     parser.add_argument("--entity", default="", help="user or team whose project it is")

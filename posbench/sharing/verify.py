@@ -19,11 +19,11 @@ from posbench.base.disk import make_writable
 from posbench.base.errors import ConfigError, Diverged, PosbenchError
 from posbench.base.wording import counted
 from posbench.config import provenance
-from posbench.config.command import Command
 from posbench.config.compose import compose, composing
 from posbench.config.folders import with_own
 from posbench.config.mistakes import sentence
 from posbench.config.options import BROKEN
+from posbench.config.record_command import Command
 from posbench.records import files, published
 from posbench.records.record import Accepted, CarriedOver, Record
 from posbench.running.console import Console, TemporaryConsole

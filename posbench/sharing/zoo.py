@@ -26,7 +26,7 @@ from posbench.base.disk import (
 )
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted, printable
-from posbench.config.commands import Parser
+from posbench.config.command_lines import Parser
 from posbench.config.compose import composing
 from posbench.config.exit_status import exit_status
 from posbench.records.files import LOCAL

@@ -19,7 +19,7 @@ import markupsafe
 from latex2mathml.converter import Converter
 
 from posbench.base.errors import ConfigError
-from posbench.config.source import source_of
+from posbench.config.modules import source_of
 from posbench.config.source_hash import located
 from posbench.showing.table import Markdown, Table, paragraph, plain, shade
 

@@ -25,7 +25,7 @@ from posbench.config.building import build
 from posbench.config.compose import Composition, compose, without_seed
 from posbench.config.legality import built, refusal
 from posbench.config.mistakes import sentence
-from posbench.config.source import reading_once
+from posbench.config.modules import reading_once
 from posbench.core.settings import FREE, checked
 from posbench.records import files
 from posbench.records.files import LOCAL

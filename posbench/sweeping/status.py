@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from posbench.base.wording import duration
-from posbench.config import commands, mistakes
+from posbench.config import command_lines, mistakes
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.sweeping.journal import Event, Worker, workers
@@ -23,7 +23,7 @@ from posbench.sweeping.requests import request
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = commands.parser("posbench status", "How far a sweep is.", config_dir=True)
+    parser = command_lines.parser("posbench status", "How far a sweep is.", config_dir=True)
     parser.add_argument("words", nargs="*", help="as after posbench sweep")
     parser.add_argument(
         "-m", "--multirun", action="store_true", help="allowed, and changes nothing"

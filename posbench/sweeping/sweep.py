@@ -18,8 +18,8 @@ from hydra.plugins.launcher import Launcher
 from posbench.base.disk import make_writable, writing_to
 from posbench.base.errors import PosbenchError, Terminated
 from posbench.base.wording import agreeing, counted, duration
-from posbench.config.command import Command
 from posbench.config.folders import searched, with_own
+from posbench.config.record_command import Command
 from posbench.records.files import leaderboard_command
 from posbench.sweeping import journal
 from posbench.sweeping.journal import Event, Worker, workers

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from posbench.base.content_hash import content_hash
-from posbench.config.command import Command
 from posbench.config.names import MethodName, Name
+from posbench.config.record_command import Command
 from posbench.core.row import Row, View
 from posbench.records import files
 from posbench.records.record import Audit, Evaluated, Record, RecordedCurve, RecordedTraining

@@ -24,7 +24,7 @@ from posbench.boards.claims.verdicts import (
     Outcome,
     findings,
 )
-from posbench.config import commands
+from posbench.config import command_lines
 from posbench.config.board import AS_TRAINED
 from posbench.config.compose import compose, composing
 from posbench.config.identity import identify
@@ -231,7 +231,7 @@ def table(folder: Path) -> pd.DataFrame:
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
     command = "posbench board claims"
-    parser = commands.parser(command, "What papers say, against records.", check=True)
+    parser = command_lines.parser(command, "What papers say, against records.", check=True)
     parser.add_argument("folder", type=Path, help="with claims.yaml and records")
     chosen = parser.parse_args(arguments)
 
@@ -240,4 +240,4 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
         return page(stated, table(chosen.folder)).markdown()
 
     path = chosen.folder / "claims.md"
-    return commands.write_page(path, text, f"{command} {chosen.folder}", chosen.check, emit)
+    return command_lines.write_page(path, text, f"{command} {chosen.folder}", chosen.check, emit)

@@ -38,7 +38,7 @@ from posbench.boards.compare.of_task import TaskSubject
 from posbench.boards.compare.rivals import Rivals, RowKind, of_other_tasks, on_tasks_as_here
 from posbench.boards.compare.subject import USUAL_SEEDS, RowSubject, offered_seeds, subject
 from posbench.config import board as definition
-from posbench.config import commands, mistakes
+from posbench.config import command_lines, mistakes
 from posbench.config.board import AS_TRAINED, Board
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
@@ -71,7 +71,7 @@ def compared(arguments: Sequence[str]) -> pd.DataFrame:
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = commands.parser(
+    parser = command_lines.parser(
         "posbench compare", "A method of your own, or a task, among the published ones."
     )
     parser.add_argument(
@@ -87,7 +87,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--board", help=f"default: the zoo's for an extension that it has weights for, or {MAIN}"
     )
     parser.add_argument("--against", type=Path, help="a folder of records, for the published ones")
-    commands.add_config_dir(parser, help="with files of your own: one")
+    command_lines.add_config_dir(parser, help="with files of your own: one")
     parser.add_argument(
         "--no-training", action="store_true", help="compare what there is, and train nothing"
     )

@@ -8,14 +8,14 @@ from types import ModuleType
 import pytest
 
 from posbench.base.errors import PosbenchError
-from posbench.config import commands
+from posbench.config import command_lines
 from posbench.pretrained import command as pretrained
 from posbench.pretrained import export
 from posbench.sharing import command as records
 
 
 def test_a_folder_of_ones_own_may_be_given_several_times() -> None:
-    parser = commands.parser("python -m it", "It says.", check=True, config_dir=True)
+    parser = command_lines.parser("python -m it", "It says.", check=True, config_dir=True)
     words = ["--config-dir", "one", "--check", "--config-dir", "two"]
     chosen = parser.parse_args(words)
     assert chosen.config_dir == [Path("one"), Path("two")] and chosen.check
@@ -25,7 +25,7 @@ def test_a_folder_of_ones_own_may_be_given_several_times() -> None:
 @pytest.mark.parametrize("option", ["--check", "--config-dir=mine"])
 def test_an_option_that_a_command_has_not_is_refused(option: str) -> None:
     with pytest.raises(SystemExit):
-        commands.parser("python -m it", "It says.").parse_args([option])
+        command_lines.parser("python -m it", "It says.").parse_args([option])
 
 
 def test_files_are_written_or_compared(tmp_path: Path) -> None:
@@ -36,12 +36,12 @@ def test_files_are_written_or_compared(tmp_path: Path) -> None:
     wrong.write_bytes(b"it\r\n")
     old.write_bytes(b"no more")
     with pytest.raises(PosbenchError) as refused:
-        commands.write_or_check(contents, True, "run `it`", [old])
+        command_lines.write_or_check(contents, True, "run `it`", [old])
     assert str(refused.value) == f"regenerating changes {wrong}, {new}, {old}: run `it`"
     assert wrong.read_bytes() == b"it\r\n" and old.exists() and not new.parent.exists()
-    commands.write_or_check(contents, False, "run `it`", [old])
+    command_lines.write_or_check(contents, False, "run `it`", [old])
     assert {path.read_bytes() for path in contents} == {b"it\n"} and not old.exists()
-    commands.write_or_check(contents, True, "run `it`")
+    command_lines.write_or_check(contents, True, "run `it`")
 
 
 def test_a_page_is_called_as_it_is_known(
@@ -51,7 +51,9 @@ def test_a_page_is_called_as_it_is_known(
     said: list[str] = []
 
     def status(check: bool) -> int:
-        return commands.write_page(path, lambda: "é\n", "it", check, said.append, "conf/README.md")
+        return command_lines.write_page(
+            path, lambda: "é\n", "it", check, said.append, "conf/README.md"
+        )
 
     assert status(check=True) == 1
     assert capsys.readouterr().err == "posbench: regenerating changes conf/README.md: run `it`\n"
@@ -62,7 +64,7 @@ def test_a_page_is_called_as_it_is_known(
 
 def test_a_page_makes_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "misspelt"
-    assert commands.write_page(folder / "it.md", lambda: "nothing\n", "it", check=False) == 1
+    assert command_lines.write_page(folder / "it.md", lambda: "nothing\n", "it", check=False) == 1
     said = capsys.readouterr().err
     assert said == f"posbench: {folder} is not a folder: name one that is there\n"
     assert not folder.exists()
@@ -125,7 +127,7 @@ def test_an_option_of_another_command_is_not_offered(capsys: pytest.CaptureFixtu
 def test_what_a_parser_refuses_is_one_sentence(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parser = commands.parser("python -m it", "It says.", check=True, config_dir=True)
+    parser = command_lines.parser("python -m it", "It says.", check=True, config_dir=True)
     parser.add_argument("pace", choices=["fast", "slow"])
     with pytest.raises(SystemExit) as ended:
         parser.parse_args(words)
