@@ -412,5 +412,6 @@ def _less(line: pd.Series) -> str:
 
 
 def _link(standing: Ranked) -> str:
+    """To a section of leaderboard.md, by the anchor that GitHub gives its heading."""
     anchor = re.sub(r"[^\w\- ]", "", standing.part.title.lower()).replace(" ", "-")
     return f"[{standing.part.title}](leaderboard.md#{anchor})"

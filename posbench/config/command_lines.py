@@ -110,6 +110,20 @@ def parser_of_words(command: str, text: str) -> argparse.ArgumentParser:
     return found
 
 
+def of_words(
+    command: str, text: str, arguments: Sequence[str] | None, carry_out: Callable[[list[str]], int]
+) -> int:
+    """A command whose words are NAME=VALUE, and that shows its help where there are none; its
+    exit status.
+    """
+    parser = parser_of_words(command, text)
+    words = parser.parse_intermixed_args(arguments).words
+    if not words:
+        parser.print_help()
+        return 1
+    return exit_status(lambda: carry_out(words), words)
+
+
 def add_config_dir(
     parser: argparse.ArgumentParser, help: str = "a folder like conf/ of your own"
 ) -> None:

@@ -41,7 +41,6 @@ from posbench.boards.measured import sketches
 from posbench.config import command_lines
 from posbench.config.building import build
 from posbench.config.compose import compose, composing
-from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension
 from posbench.extensions.served import FOLLOWS
@@ -91,18 +90,13 @@ class AdviceSettings(BaseModel):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = command_lines.parser_of_words("posbench pretrained advise", __doc__)
-    words = parser.parse_intermixed_args(arguments).words
-    if not words:
-        parser.print_help()
-        return 1
+    return command_lines.of_words("posbench pretrained advise", __doc__, arguments, _advised)
 
-    def advised() -> int:
-        settings = settings_of(AdviceSettings, words, HELP)
-        print("\n".join(Advice.of(settings).lines()), flush=True)
-        return 0
 
-    return exit_status(advised, words)
+def _advised(words: list[str]) -> int:
+    settings = settings_of(AdviceSettings, words, HELP)
+    print("\n".join(Advice.of(settings).lines()), flush=True)
+    return 0
 
 
 # -- the model -------------------------------------------------------------------------------------

@@ -52,7 +52,6 @@ from posbench.base.disk import writing_to
 from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.base.wording import closest, known_names, listed
 from posbench.config import command_lines, mistakes
-from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension, Searched
 from posbench.pretrained.refusal import CannotMount, need_transformers
@@ -71,22 +70,17 @@ SHORT = 1024
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = command_lines.parser_of_words("posbench pretrained", __doc__)
-    words = parser.parse_intermixed_args(arguments).words
-    if not words:
-        parser.print_help()
-        return 1
+    return command_lines.of_words("posbench pretrained", __doc__, arguments, _measured)
 
-    def measured() -> int:
-        refuse_unknown(words)
-        request = ModelRequest.of(words)
-        refuse_early(request)
-        with writing_to(request.settings.results_dir):
-            for line in run(request):
-                print(line, flush=True)
-        return 0
 
-    return exit_status(measured, words)
+def _measured(words: list[str]) -> int:
+    refuse_unknown(words)
+    request = ModelRequest.of(words)
+    refuse_early(request)
+    with writing_to(request.settings.results_dir):
+        for line in run(request):
+            print(line, flush=True)
+    return 0
 
 
 def refuse_unknown(words: Sequence[str]) -> None:

@@ -40,7 +40,6 @@ from posbench.base.disk import writing_to
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, duration, known_names
 from posbench.config import command_lines, mistakes
-from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension
 from posbench.pretrained.bisection import LengthSearch
@@ -87,27 +86,22 @@ class ReachSettings(BaseModel):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = command_lines.parser_of_words("posbench pretrained reach", __doc__)
-    words = parser.parse_intermixed_args(arguments).words
-    if not words:
-        parser.print_help()
-        return 1
+    return command_lines.of_words("posbench pretrained reach", __doc__, arguments, _measured)
 
-    def measured() -> int:
-        began = time.monotonic()  # so that loading the model counts
-        settings = settings_of(ReachSettings, words, HELP)
-        mistakes.check_choice("extension", settings.extension, own_names("extension"))
-        refuse_unknown(settings.task)
-        if LOSS in settings.task and not (settings.text and settings.text.is_file()):
-            raise ConfigError(f"task=loss needs text=FILE, got {settings.text}: name a text file")
-        files = Files(settings.model)
-        need_transformers()
-        with writing_to(settings.results_dir):
-            for line in run(settings, files, *files.load(settings.dtype, settings.device), began):
-                print(line, flush=True)
-        return 0
 
-    return exit_status(measured, words)
+def _measured(words: list[str]) -> int:
+    began = time.monotonic()  # so that loading the model counts
+    settings = settings_of(ReachSettings, words, HELP)
+    mistakes.check_choice("extension", settings.extension, own_names("extension"))
+    refuse_unknown(settings.task)
+    if LOSS in settings.task and not (settings.text and settings.text.is_file()):
+        raise ConfigError(f"task=loss needs text=FILE, got {settings.text}: name a text file")
+    files = Files(settings.model)
+    need_transformers()
+    with writing_to(settings.results_dir):
+        for line in run(settings, files, *files.load(settings.dtype, settings.device), began):
+            print(line, flush=True)
+    return 0
 
 
 def refuse_unknown(tasks: Sequence[str]) -> None:

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 from posbench.base.errors import ConfigError
 from posbench.base.wording import counted, listed
 from posbench.config import command_lines
-from posbench.config.exit_status import exit_status
 from posbench.pretrained.loading import Files
 from posbench.pretrained.problems import Problems
 from posbench.pretrained.refusal import as_one_line, need_transformers
@@ -54,22 +53,17 @@ FARTHEST = 2**20
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = command_lines.parser_of_words("posbench pretrained verify", __doc__)
-    words = parser.parse_intermixed_args(arguments).words
-    if not words:
-        parser.print_help()
-        return 1
+    return command_lines.of_words("posbench pretrained verify", __doc__, arguments, _verified)
 
-    def verified() -> int:
-        settings = settings_of(VerifySettings, words, "posbench pretrained verify --help")
-        files = Files(settings.model)
-        need_transformers()
-        refuse_early(files, settings.rope_parameters)
-        found = Verified.of(files.model(settings.dtype, settings.device), settings)
-        print("\n".join(found.lines()), flush=True)
-        return int(bool(found.problems))
 
-    return exit_status(verified, words)
+def _verified(words: list[str]) -> int:
+    settings = settings_of(VerifySettings, words, "posbench pretrained verify --help")
+    files = Files(settings.model)
+    need_transformers()
+    refuse_early(files, settings.rope_parameters)
+    found = Verified.of(files.model(settings.dtype, settings.device), settings)
+    print("\n".join(found.lines()), flush=True)
+    return int(bool(found.problems))
 
 
 # -- the model as it is served ---------------------------------------------------------------------

@@ -30,6 +30,7 @@ from posbench.records import files, published, tables
 from posbench.records.files import LOCAL, leaderboard_command, without_records
 from posbench.records.record import MEANINGLESS, Record
 from posbench.sharing import bundle
+from posbench.showing.table import Column, Line, Table
 from posbench.statistics.aggregates import is_pretrained
 
 CONTRIBUTED = Path("results/contributed")
@@ -75,12 +76,9 @@ def _show_columns(_: argparse.Namespace) -> int:
 def _columns() -> list[str]:
     """The documentation of the long table, a line a column; pandas would align to the right."""
     said = tables.documentation()
-    lines = [tuple(said.columns), *said.itertuples(index=False, name=None)]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
+    columns = [Column(name, text=True) for name in said.columns]
+    rows = [Line(name, rest) for name, *rest in said.itertuples(index=False, name=None)]
+    return list(Table(columns, rows).aligned())
 
 
 def _add_publish(command: argparse.ArgumentParser) -> None:

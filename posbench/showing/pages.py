@@ -114,6 +114,7 @@ class Chapter:
 
     @property
     def anchor(self) -> str:
+        """That of the heading in HTML; GitHub makes its own of the one in Markdown."""
         return "".join(sign if sign.isalnum() else "-" for sign in self.title.lower())
 
     @property
