@@ -19,6 +19,17 @@ NEAR = 1.1
 """Bisection ends where the two lengths differ by less than this factor."""
 
 
+class Clock:
+    """Seconds since the command began, those of loading the model among them."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+
 def next_length(holds: Mapping[int, bool], start: int, longest: int) -> int | None:
     """The length that a search measures after those that it knows; None at its end.
 
@@ -75,9 +86,9 @@ class LengthSearch:
         """Measure the next text of a length, and keep it."""
         from posbench.pretrained.abilities import MeasuredText
 
-        began = time.monotonic()
+        clock = Clock()
         samples = self.ability.samples(length, len(self.kept.at(length)))
-        self.kept.add(length, MeasuredText(samples, round(time.monotonic() - began, 3)))
+        self.kept.add(length, MeasuredText(samples, round(clock.seconds, 3)))
 
     def next(self, seconds: float) -> int | None:
         """The length to measure in the seconds that are left; None where there is none."""

@@ -29,7 +29,6 @@ so the same command goes on where it was stopped, and more texts add to those th
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -42,7 +41,7 @@ from posbench.base.wording import closest, duration, known_names
 from posbench.config import command_lines, mistakes
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension
-from posbench.pretrained.bisection import LengthSearch
+from posbench.pretrained.bisection import Clock, LengthSearch
 from posbench.pretrained.loading import Files
 from posbench.pretrained.refusal import need_transformers
 from posbench.pretrained.request import Listed, extension_at, node_at, settings_of
@@ -90,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measured(words: list[str]) -> int:
-    began = time.monotonic()  # so that loading the model counts
+    clock = Clock()
     settings = settings_of(ReachSettings, words, HELP)
     mistakes.check_choice("extension", settings.extension, own_names("extension"))
     refuse_unknown(settings.task)
@@ -99,7 +98,7 @@ def _measured(words: list[str]) -> int:
     files = Files(settings.model)
     need_transformers()
     with writing_to(settings.results_dir):
-        for line in run(settings, files, *files.load(settings.dtype, settings.device), began):
+        for line in run(settings, files, *files.load(settings.dtype, settings.device), clock):
             print(line, flush=True)
     return 0
 
@@ -115,7 +114,7 @@ def refuse_unknown(tasks: Sequence[str]) -> None:
 
 
 def run(
-    settings: ReachSettings, files: Files, model: Any, tokenizer: Any, began: float
+    settings: ReachSettings, files: Files, model: Any, tokenizer: Any, clock: Clock
 ) -> Iterator[str]:
     """Measure length after length, and say what is found; the last line is the answer."""
     from posbench.pretrained.proof import mounted_and_proved
@@ -144,7 +143,7 @@ def run(
             f"Texts are kept in {settings.results_dir}: the same command goes on from there. The "
             f"first has {start} tokens, and after it a line says how long the rest takes."
         )
-        yield from searched(searches, began, 60 * settings.minutes or math.inf)
+        yield from searched(searches, clock, 60 * settings.minutes or math.inf)
     yield ""
     columns = (*("task", "tokens", "multiple", "samples"), "value", "95 percent", "holds")
     lines = [
@@ -158,7 +157,7 @@ def run(
         yield search.sentence()
 
 
-def searched(searches: Sequence[LengthSearch], began: float, until: float) -> Iterator[str]:
+def searched(searches: Sequence[LengthSearch], clock: Clock, until: float) -> Iterator[str]:
     """Measure the shortest length that any search needs, as long as the time suffices.
 
     Each has an equal share of the time that is left, so that one that tries a long text leaves
@@ -166,7 +165,7 @@ def searched(searches: Sequence[LengthSearch], began: float, until: float) -> It
     """
     first, told = searches[0], False
     while going := [each for each in searches if not each.ended]:
-        share = (until - (time.monotonic() - began)) / len(going)
+        share = (until - clock.seconds) / len(going)
         wanted = [(length, each) for each in going if (length := each.next(share))]
         if not wanted:
             if not any(each.ended for each in going):
@@ -178,7 +177,7 @@ def searched(searches: Sequence[LengthSearch], began: float, until: float) -> It
             if not told:
                 told = True
                 yield estimate(searches, first.texts_at(first.start)[0].seconds, until)
-        yield f"{search.decision(length)} {duration(time.monotonic() - began)} so far."
+        yield f"{search.decision(length)} {duration(clock.seconds)} so far."
 
 
 def estimate(searches: Sequence[LengthSearch], seconds: float, until: float) -> str:
