@@ -375,8 +375,11 @@ def test_a_place_is_as_wide_as_what_is_not_shown_to_differ() -> None:
 
     assert said(0.6) == "It has the 2nd place of 3 zero-shot rows."
     assert said(0.95) == "It has the 1st place of 3 zero-shot rows."
-    assert said(0.9) == "It shares the first place with 1 other, of 3 zero-shot rows."
-    assert said(0.1) == "It shares the last place with 1 other, of 3 zero-shot rows."
+    between = (
+        "Its place is between the {} of 3 zero-shot rows: it is not shown to differ from 1 other."
+    )
+    assert said(0.9) == between.format("1st and the 2nd")
+    assert said(0.1) == f"{between.format('2nd and the 3rd')} nope reaches further."
     two = among(own(0.6, tasks=board().all_tasks[:2]), others)
     assert two.places is None
     assert (

@@ -607,3 +607,10 @@ def test_the_bytes_of_a_file_are_those_of_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="it is a pipe"):
         read_bytes(tmp_path / "pipe")
+
+
+def test_a_file_with_a_long_name_is_written_whole(tmp_path: Path) -> None:
+    """File systems allow 255 bytes; the name of what is written beside it is not longer."""
+    path = tmp_path / f"{'é' * 124}.jsonl"
+    disk.write_bytes(b"{}", path)
+    assert path.read_bytes() == b"{}" and [*tmp_path.iterdir()] == [path]

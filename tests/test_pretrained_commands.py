@@ -146,6 +146,7 @@ def test_verify_answers_on_the_command_line(
     refused = {
         f"rope_parameters={YARN}": "is no JSON",
         'rope_parameters={"factor": 4}': "rope_type= in rope_parameters: choose one of default",
+        'rope_parameters={"factor": 2, "factor": 8}': "factor is in it twice",
         "rope_parameters=[1]": "is no JSON object",
         'rope_parameters={"rope_type": "yarn", "rope_theta": 1}': "have no factor, which rope_type "
         'yarn needs: write "factor": ...',
@@ -560,6 +561,12 @@ def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
         ("trained=300", "base=10000", "target=300"): "target=300 is within the 300 positions",
         ("trained=300", "base=10000", "target=600", f"results={tmp_path}"): "has no records",
         ("trained=300",): "target= is missing",
+        (
+            "trained=300",
+            "base=10000",
+            "target=300001",
+        ): "is more than 1,000 times the 300",
+        ("trained=300", "trained=400", "base=10000", "target=600"): "trained=400 set the same",
         ("target=600", "model=/nowhere"): "model=/nowhere is no folder with a config.json",
     }
     for words, said in refused.items():

@@ -31,8 +31,10 @@ from posbench.extensions.ntk import NTK
 from posbench.extensions.ntk_mixed import NTKMixed
 from posbench.extensions.pi import PI
 from posbench.extensions.self_extend import SelfExtend
+from posbench.extensions.served import Served
 from posbench.extensions.yarn import YaRN
 from posbench.pretrained import serving
+from posbench.pretrained.command import unwrapped
 from posbench.pretrained.continuing import Continuing, pieces
 from posbench.pretrained.forms import mount
 from posbench.pretrained.measuring import Answering, Perplexity
@@ -394,6 +396,24 @@ def test_a_model_loaded_with_the_recipe_is_the_one_measured(
     assert (before - measured).abs().max() > 1e-3 * largest
     # In transformers the base of the NTK forms is rounded to float32 before it is raised.
     torch.testing.assert_close(served.logits, measured, rtol=0, atol=1e-5 * largest)
+
+
+@pytest.mark.parametrize("extension", (ByParts(2.0, 0.5), MrRoPEUni(2.0, 0.5), YaRN(2.0, 0.5)))
+def test_one_factor_for_all_lengths_is_served_within_the_trained_length_too(
+    extension: Extension, tmp_path: Path
+) -> None:
+    net = llama()
+    net.save_pretrained(tmp_path)
+    tokens = torch.randint(40, (1, TRAINED // 2), generator=torch.Generator().manual_seed(2))
+    with mount(net) as mounted, torch.no_grad():
+        inner, length = unwrapped(Served(extension, 2.0), TRAINED, 4 * TRAINED)
+        recipe = overrides(mounted, inner, length, fixed=True)
+        assert isinstance(recipe, dict) and length == 2 * TRAINED
+        mounted.extension = Served(extension, 2.0)
+        measured = net(tokens).logits
+        served = LlamaForCausalLM.from_pretrained(tmp_path, dtype="float64", **recipe)(tokens)
+    atol = 1e-5 * float(measured.abs().max())
+    torch.testing.assert_close(served.logits, measured, rtol=0, atol=atol)
 
 
 def test_what_cannot_be_served_has_a_sentence() -> None:

@@ -331,4 +331,6 @@ def test_reach_answers_on_the_command_line(
         assert reach.main([f"model={folder}", f"results_dir={tmp_path}", word]) == 1
         assert said in capsys.readouterr().err, word
     assert reach.main([*words, "longest=8"]) == 1
+    assert "longest=1.5 and longest=8 set the same" in capsys.readouterr().err
+    assert reach.main([*words[:-1], "longest=8"]) == 1
     assert "has 1450 tokens, and 2464 are needed" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -161,6 +162,15 @@ def test_a_damaged_zoo_is_named(packed: str, capsys: pytest.CaptureFixture[str])
     rewritten(seed=5)
     with pytest.raises(Unreadable, match=f"what it says of {packed} has another hash"):
         _ = Zoo(FILE).trainings
+    for changes in ({"task": []}, {"encoding": []}, {"seed": None}):
+        FILE.write_bytes(whole)
+        rewritten(**changes)
+        with pytest.raises(Unreadable, match=f"{FILE} is damaged"):
+            _ = Zoo(FILE).trainings
+    pipe = FILE.with_name("pipe.safetensors")
+    os.mkfifo(pipe)
+    with pytest.raises(Unreadable, match="it is no file"):  # and nobody waits for it
+        _ = Zoo(pipe).trainings
     assert command.main(["unpack", str(FILE)]) == 1
     assert "is damaged" in capsys.readouterr().err and not LOCAL.exists()
 

@@ -54,6 +54,10 @@ LOCKLESS = (
 """What a file system says that has no locks, or whose server for them does not answer."""
 
 
+LONGEST_STEM = 200
+"""Bytes, behind which a temporary file has 37 of its own; file systems allow 255."""
+
+
 @contextmanager
 def atomically(path: Path) -> Iterator[Path]:
     """A file beside `path` to write to; it takes the place of `path` when all is on the disk.
@@ -64,7 +68,8 @@ def atomically(path: Path) -> Iterator[Path]:
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise Unwritable(f"{path} is a device or a pipe, and a file is written there: name a file")
-    beside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
+    stem = path.stem.encode()[:LONGEST_STEM].decode(errors="ignore")
+    beside = path.with_name(f"{stem}.{uuid.uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield beside

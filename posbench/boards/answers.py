@@ -31,10 +31,11 @@ from posbench.base.wording import closest, counted
 from posbench.boards.claims.claim import Side, read_claims
 from posbench.boards.claims.page import of_experiments
 from posbench.boards.claims.verdicts import Finding, Outcome, findings
-from posbench.boards.measured import Measured, more_context
+from posbench.boards.measured import Measured, MoreContext, more_context
 from posbench.boards.predicted import Predicted, predictions
 from posbench.boards.ranking import standings_of, standings_without_board, unrun_parts
 from posbench.boards.section_facts import SectionFacts
+from posbench.boards.tables import context_parts
 from posbench.config import board as definition
 from posbench.config import command_lines
 from posbench.config.exit_status import exit_status
@@ -122,6 +123,17 @@ class Facts:
             f"tasks. That is no test: for {shown} of {asked} the interval is above 0."
         )
         return "\n".join([*table, "", rule])
+
+    def context(self, board: str) -> MoreContext:
+        """What more context gives or takes on the one task of a board."""
+        [found] = more_context(self.measured(board))
+        return found
+
+    def context_table(self, board: str) -> str:
+        """The same as a table, a line a row."""
+        [part] = context_parts([self.context(board)])
+        [shown] = part.tables
+        return "\n".join(shown.pipes)
 
     def num_records(self, *boards: str) -> str:
         """How many runs these boards have; one that several have counts once."""

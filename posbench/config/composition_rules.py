@@ -36,7 +36,9 @@ class NoSetting(ConfigError):
 def refuse_several(words: Sequence[str]) -> None:
     """ConfigError names a word of which only a sweep makes runs."""
     for word in words:
-        if Word.of(word).several:
+        if (found := Word.of(word)).several:
+            if not found.each():
+                raise ConfigError(f"{word} lists no value: name one")
             raise ConfigError(f"{word} lists several values: posbench sweep makes a run of each")
 
 

@@ -14,8 +14,10 @@ from posbench.core.row import Part
 LONGEST_TEXT = 300
 """Characters of a text that becomes a name, or part of one, on pages and in tables."""
 
-LONGEST_FILE_NAME = 240
-"""Bytes of a name that files are called by: file systems allow 255, and a hash follows it."""
+LONGEST_FILE_NAME = 230
+"""Bytes of a name that files are called by: file systems allow 255, and a hash and .jsonl.gz follow
+it.
+"""
 
 MOST_TEXTS = 256
 """Changed settings of a name, and packages whose versions are noted."""

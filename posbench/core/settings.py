@@ -23,6 +23,7 @@ from posbench.base.errors import OF_A_RESOLVER, ConfigError, TaskLacks, place_an
 from posbench.base.wording import no_setting, shown
 
 LARGEST_SEED = 2**63 - 1
+LARGEST = 2**53  # of what is counted, which is multiplied with other numbers
 LONGEST = 2**24
 """Symbols of a test. Beyond it even looking for the lengths that fit takes minutes."""
 MOST_THREADS = 1024
@@ -70,8 +71,8 @@ def _rates(value: Any) -> float | list[float]:
     return [float(rate) for rate in rates] if isinstance(value, list) else float(value)
 
 
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=1)]
-Amount = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
+Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=LARGEST)]
+Amount = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=LARGEST)]
 Number = Annotated[float, BeforeValidator(_number)]
 Factor = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[Number, Field(ge=0, le=1)]
@@ -309,7 +310,7 @@ class Config:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    seed: Annotated[Amount, Field(le=LARGEST_SEED)] = 0
+    seed: Annotated[int, BeforeValidator(_whole), Field(ge=0, le=LARGEST_SEED)] = 0
     force: Flag = False
     audit: Amount = 0
     results_dir: Text = "results/local"

@@ -46,6 +46,12 @@ def main(arguments: list[str] | None = None) -> int:
     def shown() -> int:
         with composing(*chosen.config_dir):
             mistakes.check_choice("task", chosen.task, options("task"))
+            for word in chosen.settings:
+                if not word.lstrip("+~").startswith("task."):
+                    raise ConfigError(
+                        f"{word} is no setting of the task, which is written task.NAME=VALUE; "
+                        "--n, --count and --seed choose the samples"
+                    )
             _refuse(chosen)
             mistakes.check(words, chosen.config_dir)
             cfg = compose(*words).cfg()

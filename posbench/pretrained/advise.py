@@ -63,6 +63,8 @@ from posbench.showing.table import NOTHING, Column, Line, Table, number
 HELP = "posbench pretrained advise --help"
 LENGTHS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """Multiples of the trained length of which the records have scores."""
+FARTHEST = 1_000
+"""A multiple of the trained length beyond which no advice is given."""
 MOST = 12
 """Rows of the table."""
 REASONS = {
@@ -200,6 +202,11 @@ class Advice:
             raise ConfigError(
                 f"target={settings.target} is within the {trained} positions of training: nothing "
                 "has to be extended"
+            )
+        if settings.target > FARTHEST * trained:
+            raise ConfigError(
+                f"target={settings.target} is more than {FARTHEST:,} times the {trained} positions "
+                f"of training, and the records end at {LENGTHS[-1]:g} times: name a nearer one"
             )
         pairs = settings.channels // 2 or known.pairs or PAIRS
         model = ServedModel(trained, base, pairs, settings.target, known.rope)

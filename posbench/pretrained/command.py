@@ -151,7 +151,7 @@ def run(request: ModelRequest) -> Iterator[str]:
             yield from table(recorder, task, candidates[task.name], lengths, request.texts)
         yield from _to_serve(mounted, candidates[tasks[0].name], lengths[-1])
         where = request.settings.results_dir
-        yield f"Records: {where}; posbench board makes a page of them."
+        yield f"Records: {where}; posbench board {where} makes a page of them."
 
 
 def refuse_short(tasks: Sequence[Measurement], shortest: int) -> None:
@@ -229,7 +229,8 @@ def _to_serve(mounted: Mounted, rows: Sequence[Candidate], longest: int) -> Iter
     for each in rows:
         extension, length = unwrapped(each.extension, mounted.train_positions, longest)
         same = unchanged(each.name, extension, length, mounted.train_positions)
-        recipe = same or overrides(mounted, extension, length)
+        fixed = extension is not each.extension
+        recipe = same or overrides(mounted, extension, length, fixed)
         said = each.name if length == longest else f"{each.name}, up to {length} positions"
         yield f"{said}: {recipe if isinstance(recipe, str) else json.dumps(recipe)}"
 

@@ -17,6 +17,7 @@ from posbench.pretrained.rope_settings import (
     kind_of,
     meant,
     names_unread,
+    repeated,
     written_in,
     written_twice,
 )
@@ -55,6 +56,8 @@ class Problems:
                 "config.json has both rope_scaling and rope_parameters, and transformers reads "
                 "rope_scaling alone"
             )
+        if self._file and (said := repeated(self._file)):
+            yield f"config.json is ambiguous: {said}, and transformers reads the last one"
         yield from self.unsaid_length()
         yield from self.contradictions()
         yield from self.unextended()

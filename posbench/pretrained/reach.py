@@ -189,7 +189,7 @@ def estimate(searches: Sequence[LengthSearch], seconds: float, until: float) -> 
     for power in (1, 2):
         for reach in (searches[0].start, searches[0].longest - 1, searches[0].longest):
             times.append(sum(each.time(reach, seconds, power) for each in searches))
-    ends = f" It ends after {until / 60:g} minutes." if until < math.inf else ""
+    ends = f" It ends after {until / 60:g} minute{'s' * (until != 60)}." if until < math.inf else ""
     return (
         f"The first text of {searches[0].start} tokens took {duration(seconds)}. The whole search "
         f"is likely to take {duration(min(times))} to {duration(max(times))} more, by how far the "

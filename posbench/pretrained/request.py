@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -176,7 +176,8 @@ def _told_apart(
     words: Sequence[str],
 ) -> tuple[dict[str, str], list[str], dict[str, int | float]]:
     """The settings that the words name, the words about those of extensions, and those of tasks."""
-    said, of_extensions, of_tasks = {}, [], []
+    said: dict[str, str] = {}
+    of_extensions, of_tasks = [], []
     for word in words:
         name, _, value = word.partition("=")
         if name.startswith("extension."):
@@ -188,12 +189,18 @@ def _told_apart(
         elif not value:
             raise ConfigError(f"{name} has no value: write {name}=VALUE")
         else:
+            _refuse_second(word, name, said)
             said[name] = value
     try:
         given = settings_of(TaskSettings, of_tasks, HELP)
     except ConfigError as error:
         raise ConfigError(f"task.{error}") from None
     return said, of_extensions, {name: getattr(given, name) for name in given.model_fields_set}
+
+
+def _refuse_second(word: str, name: str, given: Mapping[str, str]) -> None:
+    if given.get(name, word.partition("=")[2]) != word.partition("=")[2]:
+        raise ConfigError(f"{name}={given[name]} and {word} set the same: leave one out")
 
 
 def _meant(name: str) -> str:
@@ -265,6 +272,7 @@ def settings_of(kind: type[Worded], words: Sequence[str], helped: str) -> Worded
         if not value or name not in kind.model_fields:
             near = closest(name, kind.model_fields)
             raise ConfigError(f"{word}: {known_names(kind.model_fields, helped, near)}, NAME=VALUE")
+        _refuse_second(word, name, given)
         given[name] = value
     for name, field in kind.model_fields.items():
         if field.is_required() and name not in given:

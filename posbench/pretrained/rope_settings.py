@@ -57,7 +57,7 @@ EXAMPLE = '{"rope_type": "yarn", "factor": 4, "rope_theta": 1000000}'
 def mapping(value: Any) -> Any:
     """JSON of a command line as rope_parameters."""
     try:
-        found = json.loads(value) if isinstance(value, str) else value
+        found = json.loads(value, object_pairs_hook=_once) if isinstance(value, str) else value
     except ValueError as error:
         raise ConfigError(
             f"rope_parameters={value} is no JSON ({error}): write it in quotes, as "
@@ -66,6 +66,15 @@ def mapping(value: Any) -> Any:
     if not isinstance(found, dict) or not found:
         raise ConfigError(f"rope_parameters={value} is no JSON object: write {EXAMPLE}")
     return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; ValueError for a name that is in it twice, of which Python takes the last."""
+    names = [name for name, _ in pairs]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            raise ValueError(f"{name} is in it twice")
+    return dict(pairs)
 
 
 class VerifySettings(BaseModel):
@@ -126,6 +135,17 @@ def written_twice(file: Path) -> bool:
     """Whether a config.json has both names, with different settings."""
     found = _blocks(file)
     return len(found) == 2 and found["rope_scaling"] != found["rope_parameters"]
+
+
+def repeated(file: Path) -> str:
+    """What is twice in an object of a config.json, as a phrase; "" where nothing is."""
+    try:
+        json.loads(read_text(file, LARGEST), object_pairs_hook=_once)
+    except OSError:
+        return ""  # loading says it
+    except ValueError as error:
+        return str(error) if str(error).endswith("twice") else ""
+    return ""
 
 
 def _blocks(file: Path) -> dict[str, dict[str, Any]]:

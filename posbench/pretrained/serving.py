@@ -24,7 +24,9 @@ from posbench.pretrained.richer import itself
 from posbench.pretrained.servers import parameters
 
 
-def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, Any] | str:
+def overrides(
+    mounted: Mounted, extension: Extension, length: int, fixed: bool = False
+) -> dict[str, Any] | str:
     """Settings of the model's configuration that make of it, at `length`, what the extension does;
     or a sentence why there are none.
 
@@ -37,7 +39,8 @@ def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, 
 
     Any other extension that divides frequencies is written as LongRoPE's lists of divisors, which
     have been tried in transformers. vLLM has lists as well, and a factor on cosine and sine of its
-    own: where `attention_factor` is not 1, look there whether it is read.
+    own: where `attention_factor` is not 1, look there whether it is read. Where the factor is
+    `fixed`, for all lengths, so are the divisors: the list for short texts is that for long ones.
     """
     if isinstance(extension, Direct):
         return "nothing has to be set: the model is served as it is"
@@ -50,6 +53,8 @@ def overrides(mounted: Mounted, extension: Extension, length: int) -> dict[str, 
             f"neither transformers nor vLLM has {type(extension).__name__}: only the mounted model "
             "can be served"
         )
+    if fixed and "long_factor" in given:
+        given |= {"short_factor": given["long_factor"]}
     if still := narrow(mounted):
         return (
             f"layers with windows of {windows(still)} stay as they are in the mounted model, and "

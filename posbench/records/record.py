@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -36,15 +37,20 @@ MOST_LENGTHS = 4096
 """Rows of a record: tests at so many lengths are no test of this suite."""
 
 
-def _is_deep(node: Any) -> bool:
-    """Whether there are more levels than settings have; without recursion, which has a limit."""
+def _refuse_strange(node: Any) -> None:
+    """ValueError for more levels than settings have, and for a number that JSON has not; without
+    recursion, which has a limit.
+    """
     level = [node]
     for _ in range(DEEPEST):
         lists = [each.values() if isinstance(each, dict) else each for each in level]
-        level = [each for values in lists for each in values if isinstance(each, dict | list)]
+        inside = [each for values in lists for each in values]
+        if any(isinstance(each, float) and not math.isfinite(each) for each in inside):
+            raise ValueError("has a number that is not finite")
+        level = [each for each in inside if isinstance(each, dict | list)]
         if not level:
-            return False
-    return True
+            return
+    raise ValueError(f"is nested more than {DEEPEST} deep")
 
 
 class RecordedCurve(Part):
@@ -253,8 +259,7 @@ class Record(Part):
             raise ValueError("model.loops is no whole number")
         if not all(isinstance(each, str) for each in config.get("sources", {}).values()):
             raise ValueError("sources names no modules")
-        if _is_deep(config):
-            raise ValueError(f"is nested more than {DEEPEST} deep")
+        _refuse_strange(config)
         return config
 
     @field_validator("command")

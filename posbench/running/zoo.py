@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import field_validator
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
@@ -38,6 +39,18 @@ class Kept(Part):
 
     content: dict[str, Any]  # what the weights depend on
     log: Log
+
+    @field_validator("content")
+    @classmethod
+    def _complete(cls, content: dict[str, Any]) -> dict[str, Any]:
+        match content:
+            case {
+                "task": [{"_target_": str()}, *_],
+                "encoding": {"_target_": str()},
+                "seed": int(),
+            }:
+                return content
+        raise ValueError("lacks the task, the encoding or the seed")
 
     @property
     def settings_hash(self) -> str:
@@ -100,6 +113,8 @@ class Zoo:
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
+        if not self.path.is_file():  # a pipe would be waited for
+            raise damaged(self.path, "it is no file", AGAIN)
         try:
             with reading(self.path), safe_open(self.path, framework="pt", device="cpu") as file:
                 yield file

@@ -264,7 +264,7 @@ def _made(request: Request, command: Sequence[str]) -> tuple[SweepPlan, bool]:
         print(said)
     if not planned.runs or not command:
         return planned, False
-    print(f"python -m posbench {shlex.join(command)}", flush=True)
+    print(f"What is missing is trained: python -m posbench {shlex.join(command)}", flush=True)
     # As this process: modules of the current folder only where it sees them itself.
     alone = [] if {"", str(Path.cwd())} & {*sys.path} else ["-P"]
     status = _swept([sys.executable, *alone, "-m", "posbench", *command, QUIET])
@@ -336,7 +336,8 @@ def _chosen(
     if "task" in mine.tests or len(tasks) == len(worth):
         return
     known = [
-        f"{task} ({worth.loc[task, 'resolved']:.0f} of {worth.loc[task, 'pairs']:.0f})"
+        f"{task} (it separates {worth.loc[task, 'resolved']:.0f} of "
+        f"{worth.loc[task, 'pairs']:.0f} pairs of published rows)"
         for task in tasks
         if task in worth.index
     ]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError
+from posbench.base.wording import listed
 from posbench.boards.compare.rivals import Rivals
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import BoardPart, Pool, Ranked
@@ -57,11 +59,13 @@ class RowStanding:
         placed = self.ranked.placed
         if self.row not in placed or pd.isna(self.summary.loc[self.row, "low"]):
             return None
-        theirs = self.others.reindex([row for row in placed if row != self.row])
+        return 1 + len(self.shown(-1)), len(placed) - len(self.shown(1))
+
+    def shown(self, sign: int) -> list[str]:
+        """The rows of the table that ours is shown to reach further than (1), or less far (-1)."""
+        theirs = self.others.reindex([row for row in self.ranked.placed if row != self.row])
         sure = theirs["p_holm"] < standings.SIGNIFICANT
-        above = int((sure & (theirs["difference"] < 0)).sum())
-        below = int((sure & (theirs["difference"] > 0)).sum())
-        return 1 + above, len(placed) - below
+        return [str(row) for row in theirs.index[sure & (sign * theirs["difference"] > 0)]]
 
     def sketched(self, sketch: Mapping[str, Any]) -> RowStanding:
         """The same with a picture of its row; see `posbench.explain.sketches`."""
@@ -174,7 +178,31 @@ def differences(own: Sequence[Record], published: Sequence[Record]) -> list[str]
                 f"Yours were trained with {name} {', '.join(ours)}, the others with "
                 f"{', '.join(theirs)}."
             )
-    return said
+    return [*said, *_other_weights(own, published)]
+
+
+def _other_weights(own: Sequence[Record], published: Sequence[Record]) -> Iterator[str]:
+    """A training has one name on every kind of processor, and other weights."""
+    curves: dict[str, list[Sequence[float]]] = {}
+    for record in published:
+        curves.setdefault(record.training.hash, []).append(record.training.curve.loss)
+    other = {
+        f"{record.task.label} (seed {record.seed})"
+        for record in own
+        for curve in curves.get(record.training.hash, ())
+        if not _alike(record.training.curve.loss, curve)
+    }
+    if other:
+        yield (
+            f"Some published rows of {listed(sorted(other))} come from the same trainings on "
+            "another kind of processor, and so from other weights: small differences to them "
+            "say little."
+        )
+
+
+def _alike(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two curves of a loss are the same; those of published records are rounded."""
+    return len(one) == len(other) and np.allclose(one, other, rtol=1e-3, atol=0)
 
 
 def _versions(records: Sequence[Record], name: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from posbench.base.disk import write_whole
-from posbench.base.wording import counted
+from posbench.base.wording import counted, listed
 from posbench.boards import opening, page_data
 from posbench.boards.compare.of_row import RowStanding
 from posbench.boards.findings import headline
@@ -22,6 +22,8 @@ from posbench.statistics.standings import SIGNIFICANT
 
 MADE = Markdown("Made by `posbench compare` from published records and yours.")
 TO_ITS_ROW = Markdown("[To its row](#own)")
+FEW = 4
+"""Rows that are named where ours is shown to reach less far than these."""
 ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -47,11 +49,12 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
     yield f"Of what it has learned it reaches {number(ours['reaches'])}{bounds(ours)}."
     yield place(found)
     sure = [str(row) for row in found.rivals.index[found.rivals["p_holm"] < SIGNIFICANT]]
+    named = f": {', '.join(sure)}" if sure else ""
     if len(found.rivals):
         yield (
             f"On the tasks that both have learned it differs from {len(sure)} of the "
-            f"{counted(len(found.rivals), 'row')} below{': ' * bool(sure)}{', '.join(sure)}. The "
-            "test is corrected for the number of rows, the intervals are not."
+            f"{counted(len(found.rivals), 'row')} in the table{named}. "
+            "The test is corrected for the number of rows, the intervals are not."
         )
 
 
@@ -66,13 +69,11 @@ def place(found: RowStanding) -> str:
     if best == worst:
         return f"It has the {ordinal(best)} place of {rows}."
     others = counted(worst - best, "other")
-    if best == 1:
-        return f"It shares the first place with {others}, of {rows}."
-    if worst == len(placed):
-        return f"It shares the last place with {others}, of {rows}."
+    above = found.shown(-1) if 1 < best <= 1 + FEW else []
+    further = f" {listed(above)} {'reaches' if len(above) == 1 else 'reach'} further."
     return (
         f"Its place is between the {ordinal(best)} and the {ordinal(worst)} of {rows}: it is not "
-        f"shown to differ from {others}."
+        f"shown to differ from {others}.{further if above else ''}"
     )
 
 

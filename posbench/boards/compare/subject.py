@@ -244,6 +244,7 @@ def some_of(key: str, named: Sequence[str], offered: Sequence[str]) -> list[str]
     """What is asked for, if it is offered; PosbenchError names what is not."""
     for name in named:
         if name not in offered:
-            said = known_names(offered, HELP, closest(name, offered))
+            near = None if name.isdigit() else closest(name, offered)  # 1 is not meant by 14
+            said = known_names(offered, HELP, near)
             raise PosbenchError(f"{key}={name} is unknown: {said}")
     return list(named)
