@@ -17,7 +17,7 @@ import pandas as pd
 from omegaconf import OmegaConf
 
 from posbench.base.errors import PosbenchError
-from posbench.config import commands
+from posbench.config import command_lines
 from posbench.config.board import AS_TRAINED, Board, load
 from posbench.records import files
 from posbench.records.record import Record, RecordedTraining
@@ -404,13 +404,13 @@ COMMAND = "python results/pilots/analysis.py"
 
 def main(arguments: list[str] | None = None) -> int:
     here = Path(__file__).parent
-    parser = commands.parser(COMMAND, "Panels in, decisions out.", check=True)
+    parser = command_lines.parser(COMMAND, "Panels in, decisions out.", check=True)
     chosen = parser.parse_args(arguments)
 
     def page() -> str:
         return markdown(files.records(here))
 
-    return commands.write_page(here / "choices.md", page, COMMAND, chosen.check)
+    return command_lines.write_page(here / "choices.md", page, COMMAND, chosen.check)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from scipy import stats
 
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted
-from posbench.config import commands
+from posbench.config import command_lines
 from posbench.records import files, tables
 from posbench.showing.table import code, number, pipes, plain
 from posbench.statistics import aggregates
@@ -264,7 +264,7 @@ def _shown(p: float) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     command = "python results/pretrained/predicting.py"
-    parser = commands.parser(
+    parser = command_lines.parser(
         command, "Two boards in, how far one predicts the other out.", check=True
     )
     parser.add_argument("large", type=Path, help="with the records of a pretrained model")
@@ -283,7 +283,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     command = f"{command} {chosen.large} {chosen.small}"
     command += f" --host {chosen.host} --protocol {chosen.protocol}"
-    return commands.write_page(chosen.large / FILE, page, command, chosen.check)
+    return command_lines.write_page(chosen.large / FILE, page, command, chosen.check)
 
 
 if __name__ == "__main__":
