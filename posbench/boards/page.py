@@ -93,12 +93,9 @@ def generate(
     usual = standings[0].part.protocol if standings else ""
     tasks = list(task_parts(measured, board, usual))
     pretrained = OfTask.all_of(measured.lengths)
-    likely = [each.part for each in pretrained]
-    more = [
-        *budget_parts(board, asked),
-        *contrast_parts(board, asked, contexts),
-        *context_parts(contexts),
-    ]
+    # What such boards are about comes before what all boards have.
+    likely = [*(each.part for each in pretrained), *context_parts(contexts)]
+    more = [*budget_parts(board, asked), *contrast_parts(board, asked, contexts)]
     # A board whose sections say what they are about speaks for itself.
     speaks = any(each.part.rows.about for each in asked)
     # Several paragraphs say how a board was made as well, and are below.
@@ -182,6 +179,7 @@ BOARDS = {
     "Further training": "fine_tuned",
     "Bases and channels": "bases",
     "Hybrids": "hybrids",
+    "Real text": "text",
     "Tasks": "tasks",
     "Real models": "pretrained",
     "Real models, one factor": "pretrained_served",
