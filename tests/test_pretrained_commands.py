@@ -342,8 +342,7 @@ def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
         assert said[-1].startswith(f"Take {best}," if shown else f"{best} has the highest mean")
         assert any(line.startswith("Measure next: posbench pretrained") for line in said)
         assert any("is 48 readings of a text, half of them of" in line for line in said)
-        early = "No extension is shown to gain anything here, so measure before you serve one."
-        assert (early in said) == (not shown)
+        assert sum("is shown to gain anything" in line for line in said) == (not shown)
 
 
 def test_a_width_of_heads_that_nobody_gave_is_said_to_be_assumed(hosts: dict[str, Any]) -> None:

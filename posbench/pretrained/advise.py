@@ -320,7 +320,8 @@ class Advice:
         yield (
             f"{model.target} positions are {wanted:.3g}x. The table has {self.multiple:g}x"
             f"{beyond}: the mean of scores over tasks, less that of the same weights without an "
-            "extension, with its 95 % interval. Retrieval is that of results/extensions, two tasks."
+            "extension, with its 95 % interval, not corrected for the number of "
+            "rows. Retrieval is that of results/extensions, two tasks."
         )
 
     def servable(self, order: pd.DataFrame, known: Mapping[str, Extension]) -> str | None:
@@ -336,8 +337,6 @@ class Advice:
                 f"{first} needs an attention of its own, which posbench's mounted model has and no "
                 "server has as a setting."
             )
-        if not order.iloc[0]["low"] > 0:
-            yield "No extension is shown to gain anything here, so measure before you serve one."
         if name is not None:
             yield f"To serve {name} up to {self.settings.target} positions:"
             recipe = Recipe.of(self.model, known[name])
