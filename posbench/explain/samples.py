@@ -49,8 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
             for word in chosen.settings:
                 if not word.lstrip("+~").startswith("task."):
                     raise ConfigError(
-                        f"{word} is no setting of the task, which is written task.NAME=VALUE; "
-                        "--n, --count and --seed choose the samples"
+                        f"{word} is no setting of the task: write task.NAME=VALUE, or choose the "
+                        "samples with --n, --count and --seed"
                     )
             _refuse(chosen)
             mistakes.check(words, chosen.config_dir)
