@@ -161,6 +161,18 @@ def test_other_machines_and_versions_are_named() -> None:
     assert differences(newer, published()) == []  # the hashes of its code tell
 
 
+def test_published_rows_of_the_same_training_may_have_other_weights() -> None:
+    one = published()[0]
+    rounded, other = (
+        changed(one, {"training.curve.loss": [factor * x for x in one.training.curve.loss]})
+        for factor in (1.0004, 1.01)
+    )
+    assert differences([one], [one, rounded]) == []
+    assert differences([one], [changed(other, {"training.settings_hash": "another"})]) == []
+    [said] = differences([one], [one, other])
+    assert said.startswith(f"Some published rows of {one.task.label} (seed {one.seed}) come from")
+
+
 def test_the_report_says_the_place_and_the_table_has_our_row_in_bold() -> None:
     found = stands(0.6)
     said = report.text(found, board(), ["a note"])

@@ -17,7 +17,7 @@ import transformers
 from small_models import saved
 
 from posbench.base.errors import ConfigError
-from posbench.pretrained import verify
+from posbench.pretrained import rope_settings, verify
 from posbench.pretrained.loading import Files
 from posbench.pretrained.rope_settings import refuse_early
 from posbench.pretrained.verify import Verified, VerifySettings
@@ -345,3 +345,15 @@ def test_the_settings_of_a_model_given_once_more_are_no_problem(tmp_path: Path) 
     assert (
         problem == "atention_factor is not read with rope_type yarn: did you mean attention_factor?"
     )
+
+
+def test_a_name_that_is_twice_in_a_configuration_is_a_problem(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    for text, said in (
+        ('{"rope_parameters": {"factor": 2, "factor": 8}}', "factor is in it twice"),
+        ('{"rope_parameters": {"factor": 2}, "factor": 8}', ""),
+        ("{", ""),
+    ):
+        file.write_text(text)
+        assert rope_settings.repeated(file) == said
+    assert rope_settings.repeated(tmp_path / "none.json") == ""

@@ -182,7 +182,7 @@ def differences(own: Sequence[Record], published: Sequence[Record]) -> list[str]
 
 
 def _other_weights(own: Sequence[Record], published: Sequence[Record]) -> Iterator[str]:
-    """A training has one name on every kind of processor, and other weights."""
+    """A training has one hash on every kind of processor, and other weights."""
     curves: dict[str, list[Sequence[float]]] = {}
     for record in published:
         curves.setdefault(record.training.hash, []).append(record.training.curve.loss)
@@ -195,8 +195,7 @@ def _other_weights(own: Sequence[Record], published: Sequence[Record]) -> Iterat
     if other:
         yield (
             f"Some published rows of {listed(sorted(other))} come from the same trainings on "
-            "another kind of processor, and so from other weights: small differences to them "
-            "say little."
+            "another machine, and so from other weights: small differences to them say little."
         )
 
 
