@@ -97,6 +97,26 @@ def test_seeds_trained_by_different_code_are_remarked_on() -> None:
     assert "different versions of the code (rope)" in remarks(one, other)
 
 
+def test_rows_of_one_training_from_two_machines_are_remarked_on() -> None:
+    one = record("rope")
+    near, far = (
+        changed(
+            record("rope_pi"),
+            {
+                "training.settings_hash": one.training.settings_hash,
+                "training.curve.loss": [factor * loss for loss in one.training.curve.loss],
+            },
+        )
+        for factor in (1.0004, 1.01)
+    )
+    assert one.training.hash == far.training.hash and one.training.curve.loss
+    assert "different weights" not in remarks(one, near)
+    assert "from different weights" in (said := remarks(one, far))
+    assert f"({far.method.base} on copy, seed 0)" in said
+    elsewhere = changed(far, {"training.settings_hash": "another"})
+    assert "different weights" not in remarks(one, elsewhere)
+
+
 def test_records_of_older_training_code_are_remarked_on_where_the_code_is_installed() -> None:
     parts = {
         "task": {"_target_": "posbench.tasks.copy.Copy"},

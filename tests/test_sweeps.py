@@ -310,20 +310,22 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     complete = {name for spec, name in runs if "rope" in spec.key}
     assert Costs.by(known).of_runs(runs, complete).training == pytest.approx(both)
     # Of this protocol, once there is a record of it, and of no other.
-    mine_alone = [
-        changed(
-            each, {"protocol.hash": plan(requested(*words)).runs[0].spec.identity.protocol.hash}
-        )
-        for each in known[:1]
-    ]
+    (spec, *_) = [run for run, _ in runs if "copy" in run.key]
+    setup = Setup.of(spec.composed.cfg())
+    same = {
+        "protocol.hash": spec.identity.protocol.hash,
+        "training.train_positions": setup.train_positions,
+        "config.model": setup.nodes["model"],
+        "config.training": setup.nodes["training"],
+    }
+    mine_alone = [changed(known[0], same)]
     dear = changed(mine_alone[0], {"training.cpu_seconds": 120.0})
     found = Costs.by([*known, dear]).of_runs([run for run in runs if "copy" in run[0].key])
     assert found.training == pytest.approx(2 * 1200)
-    # On a task that it lacks, at the ratio on the one that it has: .9 s a step there, and .75 s in
-    # the median over protocols.
+    # On a task that it lacks, at what a multiplication costs under it: .9 s for a step of copy.
     both = Costs.by([*known, *mine_alone, dear])
     found = both.of_runs([run for run in runs if "passkey" in run[0].key])
-    assert found.training == pytest.approx(2 * 600 * 0.9 / 0.75)
+    assert found.training == pytest.approx(2 * 1000 * 0.9 * steps["passkey"] / steps["copy"])
     warming = ("method=rope", "task=copy", "training.steps=${training.warmup_steps}")
     (run,) = plan(requested(*warming)).runs
     warm_up = run.spec.composed.cfg().training.warmup_steps
@@ -352,9 +354,9 @@ def test_costs_of_fine_tuning_and_searches_are_counted(mine: Path) -> None:
     assert found.training == pytest.approx(600 * (1 + of_ceiling + of_early))
     # The seconds before the tests are those of a search, if there was one.
     waited = changed(known, {"evaluated.preparation_cpu_seconds": 5.0})
-    assert Costs.by([waited]).tests.to_dict() == {"copy": 1.0}
+    assert Costs.by([waited]).known["test"].tolist() == [1.0]
     chosen = changed(waited, {"search": searched({"scale": 2.0})})
-    assert Costs.by([chosen]).tests.to_dict() == {"copy": 6.0}
+    assert Costs.by([chosen]).known["test"].tolist() == [6.0]
 
 
 def test_steps_until_a_task_is_learned_are_estimated_from_trainings_that_have_ended(
@@ -369,13 +371,14 @@ def test_steps_until_a_task_is_learned_are_estimated_from_trainings_that_have_en
         parts = {f"config.{part}": each for part, each in SMALL.items()}
         training = SMALL["training"] | allowed | settings
         names = {"training.steps": steps, "training.settings_hash": f"{method}{task}{seed}"}
+        names |= {"protocol.hash": runs[0][0].identity.protocol.hash}
         made = record(method, {1: 1.0, 2: 0.5}, seed, protocol="learned", task=task)
         return changed(made, parts | names | {"config.training": training})
 
     known = [
         *(ended("rope", "copy", seed, steps) for seed, steps in enumerate((400, 600, 1600))),
         ended("nope", "passkey", 0, 1800),
-        changed(ended("rope", "passkey", 0, 100), {"protocol.name": "learned_longer"}),
+        changed(ended("rope", "passkey", 0, 100), {"protocol.hash": "0" * 16}),
         ended("rope", "passkey", 1, 100, until=None),
     ]
     costs = Costs.by(known)
@@ -408,13 +411,14 @@ def test_what_no_record_tells_is_taken_from_another_machine_at_its_speed() -> No
         return Costs.by(changed(each, {"training.cpu_seconds": seconds}) for each in found)
 
     here, there = costs(60.0, "copy"), costs(30.0, "copy", "passkey")
-    both = here.beside(there)
-    assert both.steps.droplevel([0, 2]).to_dict() == pytest.approx(
-        {"copy": 0.6, "passkey": 0.6}
-    )  # half as fast
-    assert both.tests.to_dict() == pytest.approx({"copy": 1.0, "passkey": 2.0})
-    alone = costs(60.0).beside(there)
-    assert alone.steps.droplevel([0, 2]).to_dict() == pytest.approx({"copy": 0.3, "passkey": 0.3})
+    told = ["task", "step", "test"]
+    assert here.beside(there).known[told].to_numpy().tolist() == [
+        ["copy", 0.6, 1.0],
+        ["copy", 0.6, 2.0],  # half as fast
+        ["passkey", 0.6, 2.0],
+    ]
+    alone = costs(60.0).beside(there).known
+    assert alone[told].to_numpy().tolist() == [["copy", 0.3, 1.0], ["passkey", 0.3, 1.0]]
 
 
 def test_a_plan_for_a_gpu_says_that_its_cost_is_that_of_cpus(mine: Path) -> None:
@@ -435,20 +439,6 @@ def test_a_plan_for_a_gpu_says_that_its_cost_is_that_of_cpus(mine: Path) -> None
     assert said("trainer.accelerator=cuda").endswith(f" The {remark}")
     assert remark not in said("protocol=cpu")
     assert remark not in said("protocol=gpu", device="a GPU")
-
-
-def test_a_task_whose_dear_encodings_are_still_to_be_made_is_not_taken_for_a_cheap_one() -> None:
-    """A board that is half done knows some tasks by its cheapest rows alone."""
-    took = {("rope", "copy"): 10.0, ("t5", "copy"): 30.0, ("rope", "passkey"): 20.0}
-    found = Costs.by(
-        changed(record(row, {1: 1.0, 2: 0.5}, 0, task=task), {"training.cpu_seconds": 100 * step})
-        for (row, task), step in took.items()
-    )
-    (protocol,) = found.steps.index.unique("protocol")
-    steps = found._under(protocol)
-    assert steps.of("passkey", "t5") == pytest.approx(60.0)
-    assert steps.of("copy", "t5") == 30.0
-    assert steps.of("passkey", "unknown") == pytest.approx((20.0 * 60.0) ** 0.5)
 
 
 def test_a_task_without_a_record_costs_what_its_multiplications_do(mine: Path) -> None:
@@ -483,6 +473,7 @@ def test_a_plan_says_what_is_published_and_costs_the_same_once_that_is_unpacked(
             "evaluated.source_hash": done.fingerprint.evaluation,
             "training.versions": provenance.versions(),
             "evaluated.versions": provenance.versions(),
+            **{f"config.{part}": settings for part, settings in SMALL.items()},
         },
     )
     folder = tmp_path / "main"

@@ -38,6 +38,7 @@ def remarks(measured: Measured, audits: Sequence[Audit] = ()) -> list[str]:
         _one_label_several_methods(runs),
         _one_method_several_labels(runs),
         _mixed_code(runs),
+        _mixed_weights(found),
         _diverged(found),
         _outdated(found, ages),
         _unknown_code(found, ages),
@@ -135,6 +136,26 @@ def _mixed_code(runs: pd.DataFrame) -> str:
     return (
         f"Seeds in one row were trained by different versions of the code ({', '.join(names)}): "
         "repeat the older ones."
+    )
+
+
+def _mixed_weights(found: list[Record]) -> str:
+    """Rows that extend one training compare extensions, unless each has weights of its own."""
+    first: dict[str, Record] = {}
+    mixed = {
+        f"{record.method.base} on {record.task.label}, seed {record.seed}"
+        for record in found
+        if not first.setdefault(record.training.hash, record).training.made_weights_of(
+            record.training
+        )
+    }
+    if not mixed:
+        return ""
+    listed = "; ".join(sorted(mixed)) if len(mixed) <= MANY else counted(len(mixed), "training")
+    return (
+        "Rows of one training come from different weights, because another kind of processor "
+        f"rounds differently ({listed}). A part of their difference is that of the weights: make "
+        "all of them on one machine, in a results_dir without the others."
     )
 
 

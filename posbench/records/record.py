@@ -118,6 +118,14 @@ class RecordedTraining(Origin):
         """The hash of all that the weights depend on: runs that share it share them."""
         return weights_hash(self.settings_hash, self.source_hash)
 
+    def made_weights_of(self, other: RecordedTraining) -> bool:
+        """Whether two trainings of one hash ended in the same weights, by their losses, which are
+        rounded where a record is published: another kind of processor makes other weights.
+        """
+        pairs = zip(self.curve.loss, other.curve.loss, strict=False)
+        same = len(self.curve.loss) == len(other.curve.loss)
+        return same and all(math.isclose(*pair, rel_tol=1e-3) for pair in pairs)
+
     @property
     def gpu_seconds(self) -> float:
         """What the training held a GPU for; 0 on a CPU."""

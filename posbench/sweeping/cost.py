@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +18,10 @@ from posbench.running.run_spec import RunSpec
 
 GPUS = ("gpu", "cuda", "mps")
 """Accelerators that are no CPU. A run with `auto` takes what its machine has."""
-COLUMNS = ("protocol", "task", "encoding", "step", "work", "test")
+NAMES = ("protocol", "task", "encoding")
+ANY = ""
+RATES = (("protocol", "encoding"), ("encoding",), ("protocol",), ())
+TOLD = ("step", "work", "rate", "share", "test")
 
 
 @dataclass(frozen=True)
@@ -62,129 +66,99 @@ class Cost:
 
 @dataclass(frozen=True)
 class Costs:
-    """CPU seconds of a training step and of a test, by what records tell."""
+    """What records tell of the CPU seconds of a training step and of a run's tests."""
 
-    steps: pd.Series  # of a step, by protocol, task and encoding
-    rates: pd.Series  # of a unit of work, by task and encoding; see `multiplications`
-    tests: pd.Series  # of a run's tests and of the search before them, by task
+    known: pd.DataFrame
+    """A row for each record: its protocol's hash, task and encoding; `step`, CPU seconds of one;
+    `work`, its `relative_work`, and `rate`, seconds for a unit of it; `share`, the part of the
+    steps allowed that it made, if it ended when its task was learned; `test`, CPU seconds of tests
+    and search."""
     by_gpu: frozenset[str] = frozenset()  # hashes of protocols with records of a GPU
-    shares: pd.DataFrame = field(default_factory=lambda: _shares([]))  # see `_shares`
-    _works: dict[tuple[str, str], float] = field(default_factory=dict, init=False, compare=False)
-    _known: dict[str, _Steps] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def by(cls, records: Iterable[Record]) -> Self:
-        found = [record for record in records if not record.diverged]
-        told = pd.DataFrame(
-            [
-                (
-                    record.protocol.hash,
-                    record.task.name,
-                    record.method.base,
-                    record.training.cpu_seconds / record.training.steps,
-                    relative_work(record.config, record.training.train_positions),
-                    record.evaluated.evaluation_cpu_seconds
-                    + (record.evaluated.preparation_cpu_seconds if record.search else 0.0),
-                )
-                for record in found
-                if record.training.steps
-            ],
-            columns=list(COLUMNS),
-        ).astype(dict.fromkeys(COLUMNS[3:], float))
-        return cls(
-            told.groupby(["protocol", "task", "encoding"])["step"].median(),
-            (told["step"] / told["work"]).groupby([told["task"], told["encoding"]]).median(),
-            told.groupby("task")["test"].median(),
-            frozenset(each.protocol.hash for each in found if each.training.device != "cpu"),
-            _shares(found),
-        )
+        found = [each for each in records if not each.diverged]
+        told = [_told(each, made) for each in found if (made := each.training.steps)]
+        known = pd.DataFrame(told, columns=[*NAMES, *TOLD])
+        by_gpu = frozenset(each.protocol.hash for each in found if each.training.device != "cpu")
+        return cls(known.astype(dict.fromkeys(TOLD, float)), by_gpu)
 
     def beside(self, others: Self) -> Self:
-        """These costs, completed by those of another machine where no record here tells.
-
-        The others are scaled by the speed of the two machines: the median ratio where both tell.
+        """These costs with those of another machine, at the speed of this one: the median ratio of
+        steps where both tell.
         """
-        ratio = _ratio(self.steps, others.steps)
-        return type(self)(
-            self.steps.combine_first(ratio * others.steps),
-            self.rates.combine_first(ratio * others.rates),
-            self.tests.combine_first(ratio * others.tests),
-            self.by_gpu | others.by_gpu,
-            pd.concat([self.shares, others.shares]),
-        )
+        own, theirs = (each.known.groupby(list(NAMES))["step"].median() for each in (self, others))
+        ratio = float((own / theirs).median())
+        scaled = others.known.copy()
+        if not np.isnan(ratio):
+            scaled[["step", "rate", "test"]] *= ratio
+        return type(self)(pd.concat([self.known, scaled]), self.by_gpu | others.by_gpu)
 
     def of_runs(self, runs: Sequence[tuple[RunSpec, str]], made: Iterable[str] = ()) -> Cost:
         """The cost of runs, each with a name for its training; trainings in `made` cost nothing.
 
-        Where an encoding has no record on a task, a step costs the product of what the task and
-        the encoding cost; an encoding without any record costs the average. Where a protocol lacks
-        a task, records of other protocols serve, scaled by the ratio on the tasks that both have.
-        Where a protocol has no record, or no protocol has the task, a step costs as much per
-        multiplication as under the other protocols.
-
-        A training that ends when its task is learned makes as many steps as others did; see
-        `_steps`. What is trained after it costs a share of that for each run; see `_further`.
+        A step costs what it did under the protocol, on the task, with the encoding. Where none was
+        made, it costs as much per multiplication as the encoding does under the protocol, or under
+        any; an encoding without a record costs what others do there. A training that ends when its
+        task is learned makes as many steps as others did; see `_steps`. What is trained after it
+        costs a share of that for each run; see `_further`.
         """
-        any_test = float(self.tests.median()) if len(self.tests) else np.nan
+        works: dict[tuple[str, str], float] = {}
         on_gpu = open_ended = 0
         found: list[float] = []
         training = 0.0
         seen = set(made)
         for spec, name in runs:
-            step, steps = self._step(spec), self._steps(spec)
-            trained = step * steps * ((name not in seen) + _further(spec))
+            step = self._told("step", spec, NAMES)
+            if np.isnan(step):
+                work = self._told("work", spec, ("protocol", "task"))
+                if np.isnan(work):
+                    key = spec.identity.protocol.hash, spec.identity.task.hash
+                    work = works[key] = works[key] if key in works else _work(spec)
+                step = work * self._told("rate", spec, *RATES)
+            trained = step * self._steps(spec) * ((name not in seen) + _further(spec))
             open_ended += name not in seen and _is_open_ended(spec.composed.content)
             seen.add(name)
             training += 0.0 if np.isnan(trained) else trained
-            found.append(trained + float(self.tests.get(spec.identity.task.name, any_test)))
+            found.append(trained + self._told("test", spec, ("task",), ()))
             meant = spec.composed.content["trainer"]["accelerator"] in GPUS
             on_gpu += meant and spec.identity.protocol.hash not in self.by_gpu
         return Cost(tuple(found), training, on_gpu, open_ended)
 
     def _steps(self, spec: RunSpec) -> float:
         """The steps of its training. Of one that ends when its task is learned, the share of the
-        steps allowed that trainings under its protocol made: the median of those on the task with
-        the encoding, or else on the task, or else of all. Where there are none, all the steps.
+        steps allowed that others made: the median under its protocol on the task with the encoding,
+        or else on the task, or else of all there, or of any. Where there are none, all the steps.
         """
-        allowed = _allowed(spec)
+        settings = spec.composed.content["training"]
+        if not isinstance(settings["steps"], int):  # an interpolation, which takes a while
+            settings = spec.composed.cfg().training
+        allowed = _allowed(settings)
         if not _is_open_ended(spec.composed.content):
             return allowed
-        identity, known = spec.identity, self.shares
-        known = known[known["protocol"] == identity.protocol.name]
-        on_task = known[known["task"] == identity.task.name]
-        alike = on_task[on_task["encoding"] == identity.method.base]
-        told = next((each for each in (alike, on_task, known) if len(each)), None)
-        return allowed if told is None else allowed * float(told["share"].median())
+        share = self._told("share", spec, NAMES, ("protocol", "task"), ("protocol",), ())
+        return allowed if np.isnan(share) else allowed * share
 
-    def _step(self, spec: RunSpec) -> float:
-        protocol, task = spec.identity.protocol.hash, spec.identity.task
-        base = spec.identity.method.base
-        if task.name in (under := self._under(protocol)).tasks:
-            return under.of(task.name, base)
-        key = protocol, task.hash
-        if key not in self._works:
-            from posbench.running.setup import Setup  # and with it torch
-
-            try:
-                setup = Setup.of(spec.composed.cfg())
-                self._works[key] = relative_work(setup.nodes, setup.train_positions)
-            except Exception:  # of a task of the user, say: the run will tell it
-                self._works[key] = np.nan
-        return self._works[key] * self._of_a_multiplication.of(task.name, base)
+    def _told(self, column: str, spec: RunSpec, *alike: tuple[str, ...]) -> float:
+        """The median over the records that agree with a run in these names: in the first of them
+        for which one tells. NaN where none does.
+        """
+        identity = spec.identity
+        own = (identity.protocol.hash, identity.task.name, identity.method.base)
+        for names in alike:
+            pairs = zip(NAMES, own, strict=True)
+            key = tuple(value if name in names else ANY for name, value in pairs)
+            found = self._medians.get(key, {}).get(column, np.nan)
+            if not np.isnan(found):
+                return found
+        return np.nan
 
     @functools.cached_property
-    def _of_a_multiplication(self) -> _Steps:
-        return _Steps(self.rates)
-
-    def _under(self, protocol: str) -> _Steps:
-        """The steps that are known under a protocol; none where it has no record."""
-        if protocol not in self._known:
-            usual = self.steps.groupby(["task", "encoding"]).median()
-            own = self.steps[self.steps.index.get_level_values("protocol") == protocol]
-            own = own.droplevel("protocol")
-            filled = own.combine_first(_ratio(own, usual) * usual) if len(own) else own
-            self._known[protocol] = _Steps(filled)
-        return self._known[protocol]
+    def _medians(self) -> dict[tuple[str, ...], dict[str, float]]:
+        """Of the records that agree in some names, with `ANY` for each other name."""
+        left_out = itertools.chain(*(itertools.combinations(NAMES, n) for n in range(4)))
+        each = [self.known.assign(**dict.fromkeys(names, ANY)) for names in left_out]
+        return pd.concat(each).groupby(list(NAMES))[list(TOLD)].median().to_dict("index")
 
 
 def relative_work(config: Mapping[str, Any], positions: int) -> float:
@@ -207,51 +181,30 @@ def relative_work(config: Mapping[str, Any], positions: int) -> float:
     return float(training["batch_size"] * tokens * layers * token)
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """CPU seconds of a step under one protocol, or of a unit of work."""
+def _work(spec: RunSpec) -> float:
+    from posbench.running.setup import Setup  # and with it torch
 
-    known: pd.Series  # by task and encoding
-    _found: dict[tuple[str, str], float] = field(default_factory=dict, init=False, compare=False)
-
-    @functools.cached_property
-    def tasks(self) -> frozenset[str]:
-        return frozenset(self.known.index.get_level_values("task"))
-
-    @functools.cached_property
-    def _factors(self) -> tuple[pd.Series, pd.Series]:
-        """Logarithms of what tasks and encodings cost, whose sums come nearest to what is known.
-
-        Both at once, by least squares: a board that is half done has some tasks of cheap encodings
-        alone, and the mean of what is known there would take the others for cheap as well.
-        """
-        known = np.log(self.known[self.known > 0])
-        tasks, encodings = (
-            pd.get_dummies(known.index.get_level_values(name), dtype=float)
-            for name in ("task", "encoding")
-        )
-        design = np.hstack([tasks.to_numpy(), encodings.to_numpy()])
-        found = np.linalg.lstsq(design, known.to_numpy(), rcond=None)[0]
-        parts = np.split(found, [tasks.shape[1]])
-        return pd.Series(parts[0], tasks.columns), pd.Series(parts[1], encodings.columns)
-
-    def of(self, task: str, encoding: str) -> float:
-        """As it is known, or else the product of both; the mean replaces what is not known."""
-        key = task, encoding
-        if key not in self._found:
-            step = self.known.get(key)
-            if step is None:
-                tasks, encodings = self._factors
-                both = tasks.get(task, tasks.mean()) + encodings.get(encoding, encodings.mean())
-                step = np.exp(both)
-            self._found[key] = float(step)
-        return self._found[key]
+    try:
+        setup = Setup.of(spec.composed.cfg())
+        return relative_work(setup.nodes, setup.train_positions)
+    except Exception:  # of a task of the user, say: the run will tell it
+        return np.nan
 
 
-def _ratio(some: pd.Series, others: pd.Series) -> float:
-    """The median of some in units of others; 1 where they have nothing in common."""
-    ratio = float((some / others).median())
-    return 1.0 if np.isnan(ratio) else ratio
+def _told(record: Record, steps: int) -> tuple[Any, ...]:
+    training, tested, config = record.training, record.evaluated, record.config
+    step = training.cpu_seconds / steps
+    work = relative_work(config, training.train_positions)
+    return (
+        record.protocol.hash,
+        record.task.name,
+        record.method.base,
+        step,
+        work,
+        step / work,
+        steps / _allowed(config["training"]) if _is_open_ended(config) else np.nan,
+        tested.evaluation_cpu_seconds + (tested.preparation_cpu_seconds if record.search else 0.0),
+    )
 
 
 def _further(spec: RunSpec) -> float:
@@ -279,24 +232,6 @@ def _is_open_ended(config: Mapping[str, Any]) -> bool:
     return config.get("training", {}).get("until") is not None
 
 
-def _shares(records: Iterable[Record]) -> pd.DataFrame:
-    """Of the steps that such trainings were allowed, the share that each has made."""
-    found: dict[str, tuple[str, str, str, float]] = {}
-    for record in records:
-        made, config = record.training.steps, record.config
-        if made and _is_open_ended(config):
-            settings = {name: config["training"][name] for name in ("steps", "steps_scale")}
-            share = made / TrainingConfig(**settings).total_steps
-            names = (record.protocol.name, record.task.name, record.method.base)
-            found[record.training.hash] = (*names, share)
-    columns = ["protocol", "task", "encoding", "share"]
-    return pd.DataFrame(list(found.values()), columns=columns).astype({"share": float})
-
-
-def _allowed(spec: RunSpec) -> int:
-    """The steps that its training has at most."""
-    settings = spec.composed.content["training"]
-    if not isinstance(settings["steps"], int):  # an interpolation, which takes a while to resolve
-        settings = spec.composed.cfg().training
-    given = {name: settings[name] for name in ("steps", "steps_scale")}
-    return TrainingConfig(**given).total_steps
+def _allowed(training: Mapping[str, Any]) -> int:
+    """The steps that a training with these settings has at most."""
+    return TrainingConfig(**{name: training[name] for name in ("steps", "steps_scale")}).total_steps

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from posbench.base.content_hash import content_hash
@@ -15,7 +14,7 @@ from posbench.base.wording import listed
 from posbench.boards.compare.rivals import Rivals
 from posbench.boards.measured import Measured
 from posbench.boards.ranking import BoardPart, Pool, Ranked
-from posbench.records.record import Record
+from posbench.records.record import Record, RecordedTraining
 from posbench.statistics import standings
 
 NEAREST = 2
@@ -183,25 +182,20 @@ def differences(own: Sequence[Record], published: Sequence[Record]) -> list[str]
 
 def _other_weights(own: Sequence[Record], published: Sequence[Record]) -> Iterator[str]:
     """A training has one hash on every kind of processor, and other weights."""
-    curves: dict[str, list[Sequence[float]]] = {}
+    made: dict[str, list[RecordedTraining]] = {}
     for record in published:
-        curves.setdefault(record.training.hash, []).append(record.training.curve.loss)
+        made.setdefault(record.training.hash, []).append(record.training)
     other = {
         f"{record.task.label} (seed {record.seed})"
         for record in own
-        for curve in curves.get(record.training.hash, ())
-        if not _alike(record.training.curve.loss, curve)
+        for training in made.get(record.training.hash, ())
+        if not record.training.made_weights_of(training)
     }
     if other:
         yield (
             f"Some published rows of {listed(sorted(other))} come from the same trainings on "
             "another machine, and so from other weights: small differences to them say little."
         )
-
-
-def _alike(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether two curves of a loss are the same; those of published records are rounded."""
-    return len(one) == len(other) and np.allclose(one, other, rtol=1e-3, atol=0)
 
 
 def _versions(records: Sequence[Record], name: str) -> list[str]:
