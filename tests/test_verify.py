@@ -505,14 +505,18 @@ def test_the_commands_of_published_records_are_as_posbench_writes_them(name: str
 def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_share(
     own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two bases of RoPE on two tasks are of the same classes, and one of the four is wrong."""
+    """Two bases of RoPE on two tasks are of the same classes, and one of the four is wrong. What
+    the sender says of samples and audits is left out.
+    """
     runs = tmp_path / "runs"
     for words in (["seed=1"], ["task.num_symbols=4"], ["encoding.base=500"]):
         made(runs, "method=rope", *words)
-    mine = [by_method(own)["rope"], *files.records(runs)]
+    forged = {"source_hash": "0", "evaluation_hash": "0", "verified": 384, "of": 384}
+    there = [by_method(own)["rope"], *files.records(runs)]
+    mine = [changed(each, {"carried_over": forged}) for each in there]
     path, target = tmp_path / "mine.tar.gz", tmp_path / "all"
     words = ["accept", str(path), "--to", str(target), "--run-code"]
-    bundle.write(mine, [], None, path)
+    bundle.write(mine, audits_of(*mine), None, path)
     capsys.readouterr()
     assert results_command(words) == 0
     out = capsys.readouterr().out
@@ -527,6 +531,8 @@ def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_
     stamps = [each.accepted for each in files.records(target)]
     assert [(each.verified, each.of) for each in stamps if each] == [(1, 4)] * 4
     assert sum(each.repeated for each in stamps if each) == 1, "and it says which"
+    assert all(each.carried_over is None for each in files.records(target))
+    assert not (target / "audits.jsonl").exists()
     wrong = [changed(each, {"rows.0.loss": 0.5}) if each.method.changed else each for each in mine]
     bundle.write(wrong, [], None, path)
     assert results_command([*words, "--write"]) == 1

@@ -210,16 +210,16 @@ class CarriedOver(Part):
 
     source_hash: Text  # of the training, as it was
     evaluation_hash: Text
-    verified: int  # records that were repeated
-    of: int  # in the stratum
+    verified: int = COUNTED  # records that were repeated
+    of: int = COUNTED  # in the stratum
 
 
 class Accepted(Part):
     """The record was sent by others, and a sample of what they sent came out the same here."""
 
     repeated: bool  # whether it was in that sample
-    verified: int  # records that were repeated
-    of: int  # that were sent
+    verified: int = COUNTED  # records that were repeated
+    of: int = COUNTED  # that were sent
 
 
 class Record(Part):
@@ -348,10 +348,10 @@ class Record(Part):
 class AuditRow(Part):
     """Greedy decoding beside teacher forcing, at one test length."""
 
-    test_length: int
-    num_samples: int
-    disagreements: int  # sequences that one calls right and the other wrong
-    prefix_disagreements: int  # sequences whose correct prefix differs
+    test_length: int = COUNTED
+    num_samples: int = COUNTED
+    disagreements: int = COUNTED  # sequences that one calls right and the other wrong
+    prefix_disagreements: int = COUNTED  # sequences whose correct prefix differs
 
 
 class Audit(Part):

@@ -171,9 +171,11 @@ class Repeated:
         return wrong > 0 or open == self.drawn > 0
 
     def accepted(self, record: Record) -> Record:
-        """The record with what is known of it: whether it was repeated, of how many."""
+        """The record with what is known of it: whether it was repeated, of how many. What its
+        sender says of a sample that was repeated earlier is left out, as nobody here saw that.
+        """
         stamp = Accepted(repeated=record.run in self.runs, verified=self.drawn, of=self.of)
-        return record.model_copy(update={"accepted": stamp})
+        return record.model_copy(update={"accepted": stamp, "carried_over": None})
 
     def __str__(self) -> str:
         """As "9 of 12 exact, 1 different, 2 not compared", without what there is none of."""
