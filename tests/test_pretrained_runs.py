@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from scipy import stats
 from small_models import characters, family, gpt_neox, llama, of_words
 
@@ -441,6 +442,23 @@ def test_a_model_that_transformers_has_itself_may_bring_code_that_is_left_alone(
     assert status == 0, error
 
 
+def test_a_model_without_some_of_its_weights_is_refused(
+    said: Said, folder: Path, tmp_path: Path
+) -> None:
+    """Transformers draws at random what is not there, and only prints a table of it."""
+    lacking = tmp_path / "lacking"
+    shutil.copytree(folder, lacking)
+    weights = load_file(lacking / "model.safetensors")
+    name = next(each for each in sorted(weights) if "mlp" in each)
+    del weights[name]
+    save_file(weights, lacking / "model.safetensors", {"format": "pt"})
+    status, _, error = said(f"model={lacking}")
+    assert status == 1 and error.splitlines()[-1] == (
+        f"posbench: model={lacking} lacks 1 weight that its config.json asks for, {name} among "
+        "them: take its files from where they come again"
+    )
+
+
 def test_pickled_weights_and_kernels_are_not_read(said: Said, folder: Path, tmp_path: Path) -> None:
     pickled = tmp_path / "pickled"
     shutil.copytree(folder, pickled)
@@ -460,6 +478,14 @@ def test_pickled_weights_and_kernels_are_not_read(said: Said, folder: Path, tmp_
     (pickled / "other.safetensors").write_bytes(b"")  # no weights of the model
     status, _, error = said(f"model={pickled}")
     assert status == 1 and "cannot be loaded: " in error
+    index = pickled / "model.safetensors.index.json"
+    for name in ("pytorch_model.bin", "../folder/model.safetensors"):
+        index.write_text(json.dumps({"weight_map": {"model.embed_tokens.weight": name}}))
+        status, _, error = said(f"model={pickled}")
+        assert status == 1 and error.splitlines()[-1] == (
+            f"posbench: {index} names {name!r}, and weights are read from the safetensors of its "
+            "folder alone: save the model again with save_pretrained"
+        )
     fetching = tmp_path / "fetching"
     shutil.copytree(folder, fetching)
     config = json.loads((fetching / "config.json").read_text())

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError, PosbenchError
-from posbench.base.wording import closest, known_names
+from posbench.base.wording import closest, counted, known_names
 
 GGUF = ".gguf"
 COUNTED = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja")
@@ -86,7 +86,15 @@ class Files:
         if not getattr(torch, device).is_available():
             raise ConfigError(f"device={device} and torch sees none: leave device out")
         safe = {} if self.path.suffix == GGUF else {"use_safetensors": True}
-        return self._loaded(AutoModelForCausalLM, "", dtype=dtype, **safe).eval().to(device)
+        found, told = self._loaded(
+            AutoModelForCausalLM, "", dtype=dtype, output_loading_info=True, **safe
+        )
+        if missing := sorted(told["missing_keys"]):  # transformers draws them at random
+            raise ConfigError(
+                f"model={self.path} lacks {counted(len(missing), 'weight')} that its config.json "
+                f"asks for, {missing[0]} among them: take its files from where they come again"
+            )
+        return found.eval().to(device)
 
     def tokenizer(self) -> Any:
         """The tokenizer alone; ConfigError says why it cannot be loaded."""
@@ -183,7 +191,17 @@ def refuse_unknown_rules(folder: Path) -> None:
 
 
 def refuse_pickles(folder: Path) -> None:
-    """ConfigError where the weights of a folder are pickled alone: to read them may run code."""
+    """ConfigError where the weights of a folder are pickled, as to read them may run code, or where
+    its index names files elsewhere.
+    """
+    for index in folder.glob("*.safetensors.index.json"):
+        named = _mapping(index).get("weight_map")
+        for name in sorted(set(map(str, named.values()))) if isinstance(named, dict) else []:
+            if Path(name).name != name or not name.endswith(".safetensors"):
+                raise ConfigError(
+                    f"{index} names {name!r}, and weights are read from the safetensors of its "
+                    "folder alone: save the model again with save_pretrained"
+                )
     if any(folder.glob("*.safetensors")):
         return
     pickled = sorted(each.name for each in folder.glob("pytorch_model*.bin"))
