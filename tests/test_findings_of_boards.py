@@ -399,8 +399,13 @@ def test_the_first_reference_gives_the_others_its_multiplications(
     counts = "counts its multiplications"
     page = findings.page(asked, ranked)
     assert page is not None and counts not in page.markdown()
+    products = ranked[0].summary["multiplications"]
+    assert products.drop("t5").to_dict() == {"rope": 1000, "nope": 1000, "alibi": 1200}
     older = [changed(found[0], {"training.multiplications": None}), *found[1:]]
     ranked = standings_of(asked, Measured.of(older))
+    # One training does not count them, so its row has no median beside those of the others.
+    known = ranked[0].summary["multiplications"].notna()
+    assert [*known.index[~known].difference(["t5"])] == [found[0].method.base]
     page = findings.page(asked, ranked)
     assert page is not None and counts in page.markdown()
     assert not list(tables.budget_parts(asked, ranked))

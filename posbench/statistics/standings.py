@@ -116,9 +116,11 @@ def standing(runs: pd.DataFrame, fitted: Fitted | None) -> pd.DataFrame:
         there, steps = runs["learned"].astype(bool), runs["steps_to_gate"]
         table["steps"] = steps.where(there).groupby(runs["row"]).median()
         table["censored"] = steps.isna().groupby(runs["row"]).sum()
-        if "multiplications" in runs:
-            used = runs["multiplications"].where(there)
-            table["multiplications"] = used.groupby(runs["row"]).median()
+        if {"multiplications", "step_multiplications"} <= {*runs}:
+            used = runs["multiplications"].where(there).groupby(runs["row"]).median()
+            # The median of some trainings would be compared with that of all in other rows.
+            counted = runs["step_multiplications"].notna().groupby(runs["row"]).all()
+            table["multiplications"] = used.where(counted)
     if fitted is None:
         nothing = ["low", "high", "least", "most", "difference", "common", "p_holm"]
         return table.assign(**dict.fromkeys(nothing, np.nan))
