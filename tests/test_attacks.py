@@ -22,7 +22,7 @@ from posbench.boards import command as leaderboard
 from posbench.boards.claims.claim import read_claims
 from posbench.check.command import main as check
 from posbench.config import board, folders
-from posbench.config.exit_status import of_the_system
+from posbench.config.exit_status import of_limits, of_the_system
 from posbench.pretrained.command import main as pretrained
 
 Answered = Callable[..., tuple[int | None, str, str]]
@@ -122,6 +122,33 @@ def test_what_the_system_refuses_has_a_remedy_and_no_number() -> None:
     broken = OSError(errno.EIO, "Input/output error", "disk")
     assert of_the_system(broken) == "disk cannot be used (Input/output error): give another one"
     assert of_the_system(OSError("no file")) == "no file"
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        (f"seed={'9' * 5000}", "a number has more digits than can be read: give a smaller one"),
+        ("task.num_symbols=1000000000000", "memory does not hold what this needs"),
+        (
+            "encoding.head_width=90",
+            "RoPE cannot be applied to 4 tokens and 2 heads of 32 channels (RuntimeError: ",
+        ),
+    ],
+)
+def test_what_is_larger_than_can_be_worked_with_is_one_sentence(
+    word: str, said: str, answered: Answered
+) -> None:
+    status, _, err = answered("protocol=smoke", "task=copy", "method=rope", word)
+    assert status == 1 and err.count("\n") == 1 and err.startswith(f"posbench: {said}"), err
+
+
+def test_errors_that_are_of_no_limit_keep_their_frames() -> None:
+    deep = RecursionError("maximum recursion depth exceeded")
+    assert str(of_limits(deep)).startswith("what was given is nested too deeply")
+    gpu = RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+    assert str(of_limits(gpu)).startswith("memory does not hold")
+    for other in (RuntimeError("shapes"), ValueError("digits"), TypeError("can't allocate memory")):
+        assert of_limits(other) is None
 
 
 @pytest.mark.parametrize("word", ["method=\x1b[31mx", "--\x1b[31mx", "\x1b]0;x\x07=3", "\u202ex=3"])

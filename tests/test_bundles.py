@@ -297,7 +297,7 @@ def test_what_is_no_bundle_is_refused_with_a_sentence(source: Path, tmp_path: Pa
         ({"own/../../evil.py": "x"}, "which has a name that leads elsewhere"),
         ({"elsewhere/x.py": "x"}, "holds elsewhere/x.py"),
         ({"own/new.py": "x"}, "is damaged, or was changed by hand"),
-        ({"bundle.json": "{}"}, "has no bundle.json"),
+        ({"bundle.json": "{}"}, "has no bundle.json that can be read"),
         (
             {"bundle.json": content["bundle.json"].replace(b'"format": 2', b'"format": 9')},
             "format '9'",

@@ -78,10 +78,22 @@ BROKEN: dict[str, tuple[Callable[[], str], str]] = {
             ("training", 5, "training is no section of settings"),
             ("sources", 5, "sources is no section of settings"),
             ("sources", {"training": 5}, "sources names no modules"),
+            ("sources", {"training": ".".join(["a"] * 5000)}, "sources names no modules"),
             ("nested", functools.reduce(lambda below, _: [below], range(900), 1), "64 deep"),
         )
     },
     "a step beyond all tables": (lambda: with_values(solved_step=10**60), "solved_step"),
+    "seconds below 0": (lambda: with_values(training__cpu_seconds=-1.0), "training.cpu_seconds"),
+    "no replica": (lambda: with_values(training__replicas=0), "training.replicas"),
+    "sums by text of a length without a test": (
+        lambda: with_values(
+            by_text={
+                "names": ["a"],
+                "tests": [{"test_length": 9999, "tokens": [1], "nats": [1.0], "right": [1]}],
+            }
+        ),
+        "by_text has a length that was not tested",
+    ),
     "multiplications beyond all tables": (
         lambda: with_values(training__multiplications=10**60),
         "multiplications",

@@ -459,6 +459,33 @@ def test_a_model_without_some_of_its_weights_is_refused(
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("num_hidden_layers", 10**9), ("max_position_embeddings", 10**30)]
+)
+def test_a_configuration_of_more_than_any_model_has_is_refused(
+    said: Said, folder: Path, tmp_path: Path, name: str, value: int
+) -> None:
+    """A model of so many layers would be built for hours."""
+    giant = tmp_path / "giant"
+    shutil.copytree(folder, giant)
+    config = json.loads((giant / "config.json").read_text())
+    (giant / "config.json").write_text(json.dumps(config | {name: value}))
+    status, _, error = said(f"model={giant}")
+    assert status == 1 and error.splitlines()[-1].startswith(
+        f"posbench: model={giant} has {name}: {value} in its config.json, which is more than "
+    )
+
+
+def test_a_configuration_that_is_nested_without_end_is_one_sentence(
+    said: Said, folder: Path, tmp_path: Path
+) -> None:
+    deep = tmp_path / "deep"
+    shutil.copytree(folder, deep)
+    (deep / "config.json").write_text("[" * 100_000)
+    status, _, error = said(f"model={deep}")
+    assert status == 1 and error.splitlines()[-1].startswith(f"posbench: model={deep} cannot be")
+
+
 def test_pickled_weights_and_kernels_are_not_read(said: Said, folder: Path, tmp_path: Path) -> None:
     pickled = tmp_path / "pickled"
     shutil.copytree(folder, pickled)

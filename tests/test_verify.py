@@ -253,10 +253,43 @@ def test_of_a_cpu_of_another_kind_it_is_said_by_how_much_scores_differ(
     assert results_command(["verify", str(tmp_path / "other"), "--in", str(repeated)]) == 1
     out = capsys.readouterr().out
     assert verdicts(out)["alibi"] == (
-        f"of another CPU (Zilog z80, this is {provenance.cpu()}: scores differ by .094 on average, "
-        ".500 at most)"
+        f"rounded otherwise (made on Zilog z80, this is {provenance.cpu()}: scores differ by .094 "
+        "on average, .500 at most)"
     )
-    assert "0 of 1 exact, 1 of another CPU." in out
+    assert "0 of 1 exact, 1 rounded otherwise." in out
+
+
+def test_rounding_is_no_excuse_where_all_scores_are_higher_than_here(
+    own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of eight lengths one is raised: by .40, .48 and .44 here, so by .05, .06 and .055."""
+    for each, score in zip(by_method(own).values(), (0.40, 0.48, 0.44), strict=True):
+        assert [row.score for row in each.rows] == [0.0] * 8
+        forged = changed(each, {"training.cpu": "Zilog z80", "rows.1.score": score})
+        published.publish([forged], [], tmp_path / "all")
+    seen = verify(tmp_path / "all", 3, scratch=scratch)
+    assert seen.higher.mean == pytest.approx(0.055)
+    out = capsys.readouterr().out
+    assert "Published scores are .06 ±.01 higher than those made here (mean of 3 records)" in out
+
+
+@pytest.mark.parametrize(
+    ("higher", "leans"),
+    [
+        ((0.05, 0.06, 0.055), True),
+        ((-0.05, -0.06, -0.055), True),
+        ((0.05, -0.06, 0.02), False),
+        ((0.05, 0.06), False),  # two say nothing
+        ((), False),
+    ],
+)
+def test_differences_by_rounding_lean_where_their_interval_leaves_out_0(
+    higher: tuple[float, ...], leans: bool
+) -> None:
+    exact = Verdict(Kind.EXACT)
+    found = [exact, *(Verdict(Kind.ROUNDED, "made on another", each) for each in higher)]
+    seen = Repeated({("one",): found}, len(found), [])
+    assert seen.leans is seen.disagreed is leans
 
 
 @pytest.mark.parametrize(
@@ -269,6 +302,7 @@ def test_of_a_cpu_of_another_kind_it_is_said_by_how_much_scores_differ(
         {"training.settings_hash": "f00"},
         {"training.train_length": 9},
         {"training.steps": 9},
+        {"training.multiplications": 9},
         {"rows.1.num_samples": 1},
         {"rows.1.multiple": 1.3},
         {"rows.1.chance": 0.25},
@@ -362,14 +396,49 @@ def test_a_record_is_repeated_with_as_many_threads_as_made_it(
     assert asked == [count or 1]
 
 
-def test_a_record_that_was_trained_in_step_with_others_is_not_compared(
-    own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_record_that_was_trained_in_step_with_others_is_compared_but_for_rounding(
+    own: Path, repeated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    in_step = changed(by_method(own)["rope"], {"training.replicas": 4})
-    published.publish([in_step], [], tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, scratch=scratch).agreed
-    said = verdicts(capsys.readouterr().out)["rope"]
-    assert said.startswith("not compared (trained in step with 3 others")
+    in_step = changed(by_method(own)["alibi"], {"training.replicas": 4})
+    published.publish([in_step], [], tmp_path / "same")
+    assert verify(tmp_path / "same", 1, scratch=repeated).agreed
+    published.publish([changed(in_step, {"rows.1.score": 0.5})], [], tmp_path / "other")
+    assert verify(tmp_path / "other", 1, scratch=repeated).disagreed
+    said = verdicts(capsys.readouterr().out)["alibi"]
+    assert said.startswith("rounded otherwise (trained in step with 3 others: scores differ by ")
+
+
+def test_a_record_of_before_multiplications_were_counted_is_compared_without_them(
+    own: Path, repeated: Path, tmp_path: Path
+) -> None:
+    older = changed(by_method(own)["alibi"], {"training.multiplications": None})
+    published.publish([older], [], tmp_path / "all")
+    assert verify(tmp_path / "all", 1, scratch=repeated).agreed
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (RecursionError("maximum recursion depth exceeded"), "what was given is nested too"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "memory does not hold"),
+        (TypeError("no such thing"), "TypeError: no such thing"),
+    ],
+)
+def test_whatever_a_command_raises_ends_its_own_record_alone(
+    own: Path,
+    repeated: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    raised: Exception,
+    said: str,
+) -> None:
+    def made(spec: RunSpec, console: Console) -> None:
+        raise raised
+
+    monkeypatch.setattr("posbench.sharing.verify.make", made)
+    seen = verify(own, 2, scratch=repeated)
+    assert seen.counts[Kind.FAILED] == seen.drawn == 2
+    assert f": cannot be repeated ({said}" in capsys.readouterr().out
 
 
 def test_a_command_that_says_nothing_any_more_is_named_and_stops_no_others(

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,42 @@ def test_a_damaged_zoo_is_named(packed: str, capsys: pytest.CaptureFixture[str])
         _ = Zoo(pipe).trainings
     assert command.main(["unpack", str(FILE)]) == 1
     assert "is damaged" in capsys.readouterr().err and not LOCAL.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda each: torch.full_like(each, float("nan")), "are NaN"),
+        (lambda each: each.half(), "its weights are of another type"),
+        (lambda each: each[:1], "its weights have other shapes"),
+        (lambda each: None, "it has other weights"),
+    ],
+)
+def test_weights_that_no_training_has_left_are_not_taken(
+    packed: str, change: Callable[[torch.Tensor], torch.Tensor | None], said: str
+) -> None:
+    with safe_open(FILE, framework="pt") as file:
+        header = file.metadata()
+    made = {name: change(each) for name, each in load(FILE.read_bytes()).items()}
+    kept = {name: each.contiguous() for name, each in made.items() if each is not None}
+    FILE.write_bytes(save(kept, header))
+    with pytest.raises(Unreadable, match=rf"{FILE} is damaged \(.*{said}\): get the file again"):
+        trained_with_zoo("method=rope")
+    if not kept:
+        assert command.main(["unpack", str(FILE)]) == 1 and not any(LOCAL.rglob(FINISHED))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"threads": -3}, {"cpu_seconds": -1.0}, {"replicas": 0}, {"device": "\x1b[31mcpu"}]
+)
+def test_a_log_that_no_training_writes_is_refused(packed: str, wrong: dict[str, Any]) -> None:
+    with safe_open(FILE, framework="pt") as file:
+        [(key, text)] = file.metadata().items()
+    entry = json.loads(text)
+    entry["log"] |= wrong
+    FILE.write_bytes(save(load(FILE.read_bytes()), {key: json.dumps(entry)}))
+    with pytest.raises(Unreadable, match=f"{FILE} is damaged"):
+        _ = Zoo(FILE).trainings
 
 
 def test_who_has_no_zoo_there_unpacks_the_file(

@@ -75,7 +75,7 @@ def exit_status(
         if mistakes.is_ring(error):
             print(f"posbench: {mistakes.RING}", file=sys.stderr)
             return 1
-        said = blame.of_own_code(error)
+        said = blame.of_own_code(error) or of_limits(error)
         if said is None or os.environ.get(blame.FULL_ERROR) == "1":
             raise
         print(complaint(f"{said} ({blame.HOW})"), file=sys.stderr)
@@ -98,13 +98,29 @@ REMEDIES = {
 """What to do about what the system refuses."""
 
 
+NO_MEMORY = (
+    "memory does not hold what this needs: free some, or ask for less; what was complete is kept"
+)
+
+
+def of_limits(error: BaseException) -> str | None:
+    """What is larger, longer or deeper than can be worked with, in a sentence; None where an error
+    says something else. Python and torch have no classes for these, so the text decides.
+    """
+    if isinstance(error, RecursionError):
+        return "what was given is nested too deeply to be read: give it with fewer brackets"
+    text = str(error)
+    if isinstance(error, RuntimeError) and ("allocate memory" in text or "of memory" in text):
+        return NO_MEMORY
+    if isinstance(error, ValueError) and "set_int_max_str_digits" in text:
+        return "a number has more digits than can be read: give a smaller one"
+    return None
+
+
 def of_the_system(error: OSError | MemoryError) -> str:
     """What the system has refused, in a sentence."""
     if isinstance(error, MemoryError):
-        return (
-            "memory does not hold what this needs: free some, or ask for less; what was complete "
-            "is kept"
-        )
+        return NO_MEMORY
     if error.errno in TOO_MANY:
         return f"no further file can be opened ({error.strerror}): raise the limit (ulimit -n)"
     if error.filename is None:

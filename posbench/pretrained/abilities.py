@@ -128,6 +128,10 @@ class LossOfTheLast(Ability):
 # -- texts that were measured ----------------------------------------------------------------------
 
 
+NOT_TEXTS = (AttributeError, KeyError, OSError, TypeError, ValueError, RecursionError)
+"""What is raised for a file that does not hold them."""
+
+
 @dataclass(frozen=True)
 class MeasuredText:
     """The samples of one text, and how long they took."""
@@ -158,7 +162,7 @@ class KeptTexts:
                 int(length): [MeasuredText(**each) for each in texts]
                 for length, texts in found["texts"].items()
             }
-        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        except NOT_TEXTS as error:
             raise ConfigError(
                 f"{self.path} cannot be read as texts of an earlier search ({error}): move it away"
             ) from None

@@ -120,7 +120,14 @@ def known_of(folder: Path) -> Known:
         return known_of_gguf(folder)
     try:
         return _known(json.loads(read_text(folder / "config.json", LARGEST)))
-    except (OSError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         raise ConfigError(
             f"model={folder} has no config.json that can be read ({as_one_line(error)}): give "
             "trained= and base="

@@ -9,6 +9,7 @@ import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from safetensors import SafetensorError
@@ -36,7 +37,7 @@ except ImportError:  # without transformers, or with a version that has none
 
 UNLOADABLE = (
     *(OSError, ImportError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
-    *(RuntimeError, struct.error, RefusedConfiguration, SafetensorError),
+    *(RuntimeError, struct.error, RefusedConfiguration, SafetensorError, UnpicklingError),
 )
 """What transformers raises for files that say what no model can be, as one of no heads."""
 
@@ -124,6 +125,7 @@ class Files:
             }
         else:
             refuse_kernels(self.path)
+            refuse_giants(self.path)
             refuse_pickles(self.path)
         try:
             return of.from_pretrained(**where, **more)
@@ -168,6 +170,26 @@ def refuse_kernels(folder: Path) -> None:
                     "which is never run here: take that line out"
                 )
             places.append(value)
+
+
+MOST = {"layer": 10_000, "position": 2**40}
+"""Of what a config.json counts, by a part of its name: no model has more, and one that says so is
+built for hours, or counted in numbers that no tensor has.
+"""
+
+
+def refuse_giants(folder: Path) -> None:
+    """ConfigError where a configuration asks for more layers or positions than any model has."""
+    config = _mapping(folder / "config.json")
+    inside = config.get("text_config")
+    for place in (config, inside if isinstance(inside, dict) else {}):
+        for name, value in place.items():
+            most = next((most for part, most in MOST.items() if part in name), None)
+            if most is not None and isinstance(value, int | float) and value > most:
+                raise ConfigError(
+                    f"model={folder} has {name}: {value} in its config.json, which is more than "
+                    f"{most:,}: give the configuration that the model came with"
+                )
 
 
 def refuse_unknown_rules(folder: Path) -> None:

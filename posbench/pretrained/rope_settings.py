@@ -58,7 +58,7 @@ def mapping(value: Any) -> Any:
     """JSON of a command line as rope_parameters."""
     try:
         found = json.loads(value, object_pairs_hook=_once) if isinstance(value, str) else value
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"rope_parameters={value} is no JSON ({error}): write it in quotes, as "
             f"'rope_parameters={EXAMPLE}'"
@@ -141,7 +141,7 @@ def repeated(file: Path) -> str:
     """What is twice in an object of a config.json, as a phrase; "" where nothing is."""
     try:
         json.loads(read_text(file, LARGEST), object_pairs_hook=_once)
-    except OSError:
+    except (OSError, RecursionError):
         return ""  # loading says it
     except ValueError as error:
         return str(error) if str(error).endswith("twice") else ""
@@ -154,7 +154,7 @@ def _blocks(file: Path) -> dict[str, dict[str, Any]]:
         config: Any = json.loads(read_text(file, LARGEST))
         text = config.get("text_config") or config
         found = {name: text.get(name) for name in ("rope_scaling", "rope_parameters")}
-    except (AttributeError, OSError, ValueError):
+    except (AttributeError, OSError, ValueError, RecursionError):
         return {}  # loading says it
     return {name: dict(each) for name, each in found.items() if isinstance(each, Mapping) and each}
 

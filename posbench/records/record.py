@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from posbench.base.content_hash import content_hash
-from posbench.config.names import MOST_TEXTS, FileName, MethodName, Name, Text
+from posbench.config.names import LONGEST_TEXT, MOST_TEXTS, FileName, MethodName, Name, Text
 from posbench.config.provenance import (
     known_hash,
     targets,
@@ -51,6 +51,9 @@ def _refuse_strange(node: Any) -> None:
         if not level:
             return
     raise ValueError(f"is nested more than {DEEPEST} deep")
+
+
+Seconds = Annotated[float, Field(ge=0)]
 
 
 class RecordedCurve(Part):
@@ -109,9 +112,9 @@ class RecordedTraining(Origin):
     # Multiplications of one step, see `running.train.multiplications`; none: the record is older.
     multiplications: Annotated[int, COUNTED] | None = None
     curve: RecordedCurve
-    cpu_seconds: float  # of several in step its share, as with `wall_seconds`
-    wall_seconds: float
-    replicas: int = 1  # trainings that were made in step, this one among them
+    cpu_seconds: Seconds  # of several in step its share, as with `wall_seconds`
+    wall_seconds: Seconds
+    replicas: int = Field(default=1, ge=1)  # trainings that were made in step, this one among them
 
     @property
     def hash(self) -> str:
@@ -168,7 +171,7 @@ class CeilingTraining(Part):
     hash: Text
     learning_rate: float
     steps: int
-    cpu_seconds: float
+    cpu_seconds: Seconds
 
 
 class TextSums(Part):
@@ -198,11 +201,11 @@ class ByText(Part):
 class Evaluated(Origin):
     """How the trained weights were tested."""
 
-    preparation_cpu_seconds: float  # of a search
+    preparation_cpu_seconds: Seconds  # of a search
     further_training_cpu_seconds: (
-        float  # of fine-tuning or a ceiling, whichever run it took place in
+        Seconds  # of fine-tuning or a ceiling, whichever run it took place in
     )
-    evaluation_cpu_seconds: float
+    evaluation_cpu_seconds: Seconds
 
 
 class CarriedOver(Part):
@@ -265,8 +268,9 @@ class Record(Part):
         loops = config.get("model", {}).get("loops", 1)
         if type(loops) is not int:
             raise ValueError("model.loops is no whole number")
-        if not all(isinstance(each, str) for each in config.get("sources", {}).values()):
-            raise ValueError("sources names no modules")
+        for each in config.get("sources", {}).values():
+            if not isinstance(each, str) or len(each) > LONGEST_TEXT:
+                raise ValueError("sources names no modules")
         _refuse_strange(config)
         return config
 
@@ -286,6 +290,14 @@ class Record(Part):
         if len({row.multiple for row in rows}) < len(rows):
             raise ValueError("a multiple is there twice")
         return rows
+
+    @model_validator(mode="after")
+    def _tested(self) -> Self:
+        """Refuse sums by text of a length that was not tested."""
+        tested = {row.test_length for row in self.rows}
+        if self.by_text and not {test.test_length for test in self.by_text.tests} <= tested:
+            raise ValueError("by_text has a length that was not tested")
+        return self
 
     @property
     def run(self) -> tuple[str | int, ...]:

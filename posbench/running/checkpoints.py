@@ -35,7 +35,7 @@ from posbench.running.log import Log
 from posbench.running.loggers.run_logger import StepMetrics
 from posbench.running.resuming import THREADS, Keeping, loaded, remaining
 from posbench.running.scores import CHECKPOINTS
-from posbench.running.zoo import Kept, Zoo, zoos
+from posbench.running.zoo import AGAIN, Kept, Zoo, zoos
 
 FINISHED, UNFINISHED = "training.json", "last.ckpt"
 """What a folder has of a training that is complete, and of one that was interrupted."""
@@ -166,7 +166,9 @@ class Checkpoints:
                 )
                 continue
             state = zoo.weights(reference)
-            _refuse_others(state, model, zoo.path)
+            _refuse_others(state, model, zoo.path, AGAIN)
+            if any(bool(each.isnan().any()) for each in state.values()):
+                raise damaged(zoo.path, f"weights of {reference} are NaN", AGAIN)
             model.load_state_dict(state)
             self.console.say(
                 f"Trained before ({reference}): the weights are from {zoo.path}, made on "
@@ -299,15 +301,17 @@ def _log(path: Path) -> Log:
         raise damaged(path, type(error).__name__) from None
 
 
-def _refuse_others(state: Any, model: Transformer, path: Path) -> None:
+def _refuse_others(state: Any, model: Transformer, path: Path, remedy: str = "") -> None:
     """Unreadable, unless these are weights of such a model: one that took some of them would not be
     trained from its start.
     """
     own = model.state_dict()
     if not isinstance(state, dict) or state.keys() != own.keys():
-        raise damaged(path, "it has other weights")
+        raise damaged(path, "it has other weights", remedy)
     if any(getattr(state[name], "shape", None) != each.shape for name, each in own.items()):
-        raise damaged(path, "its weights have other shapes")
+        raise damaged(path, "its weights have other shapes", remedy)
+    if any(state[name].dtype != each.dtype for name, each in own.items()):
+        raise damaged(path, "its weights are of another type", remedy)
 
 
 def stopped(settings: TrainingConfig, points: list[dict[str, float]]) -> bool:

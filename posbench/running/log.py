@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Self
+from typing import Annotated, Self
 
 import torch
+from pydantic import Field
 
 from posbench.config import provenance
+from posbench.config.names import MOST_TEXTS, Text
 from posbench.core.row import Part
-from posbench.records.record import RecordedCurve
+from posbench.records.record import RecordedCurve, Seconds
 
 
 class Log(Part):
     """What a training leaves behind besides its weights."""
 
     curve: RecordedCurve
-    cpu_seconds: float
-    wall_seconds: float
-    device: str
-    cpu: str | None = None  # its kind; none: the log is older than this field
-    threads: int | None = None  # of torch; none: the log is older than this field
-    commit: str | None
-    versions: dict[str, str]
-    replicas: int = 1  # trainings that were made in step, this one among them
+    cpu_seconds: Seconds
+    wall_seconds: Seconds
+    device: Text
+    cpu: Text | None = None  # its kind; none: the log is older than this field
+    # Of torch; none: the log is older than this field.
+    threads: int | None = Field(default=None, ge=1)
+    commit: Text | None
+    versions: Annotated[dict[Text, Text], Field(max_length=MOST_TEXTS)]
+    replicas: int = Field(default=1, ge=1)  # trainings that were made in step, this one among them
 
     @classmethod
     def of(

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import closest, listed
+from posbench.config import blame
+from posbench.config.exit_status import of_limits
 from posbench.core import coverage
 from posbench.core.attention import Attention, attend
 from posbench.core.encoding import Draw, EncodingStack, PositionEncoding
@@ -57,6 +59,14 @@ def refuse_wrong_shapes(setup: Setup) -> None:
             raise PosbenchError(
                 f"{type(asked).__name__}: {error}; posbench check FILE, with the YAML of "
                 "the encoding, says where"
+            ) from None
+        except RuntimeError as error:  # of torch, about shapes that do not fit
+            if blame.of_own_code(error) is not None or of_limits(error) is not None:
+                raise
+            raise PosbenchError(
+                f"{type(asked).__name__} cannot be applied to {ids.shape[1]} tokens and "
+                f"{model.num_heads} heads of {model.head_width} channels ({blame.told(error)}): "
+                "change its settings or those of the model"
             ) from None
     _refuse_what_is_never_trained(stack, ids[:1], model)
 

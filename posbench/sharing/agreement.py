@@ -33,6 +33,7 @@ REPEATED = (
     "learning_rates",
     "steps",
     "parameters",
+    "multiplications",
     "curve",
 )
 """What two trainings by one command have in common, whatever code and machine they were made on."""
@@ -73,7 +74,7 @@ def _columns(parts: Iterable[Json], names: Iterable[str]) -> Json:
 
 
 def _chosen(part: Json, names: Iterable[str]) -> Json:
-    return {name: part[name] for name in names}
+    return {name: part[name] for name in names if name in part}
 
 
 def _settings(config: Json) -> Json:

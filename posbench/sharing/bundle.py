@@ -308,7 +308,9 @@ def _manifest(text: bytes | None, path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         known = False
     if not known:
-        raise PosbenchError(f"{path} has no {MANIFEST}: it is made by `posbench records bundle`")
+        raise PosbenchError(
+            f"{path} has no {MANIFEST} that can be read: it is made by `posbench records bundle`"
+        )
     if manifest.get("format") != FORMAT:
         raise PosbenchError(
             f"{path} is of format {str(manifest.get('format'))[:20]!r}, this posbench reads "

@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from posbench.base.disk import make_writable
-from posbench.base.errors import ConfigError, Diverged, PosbenchError
+from posbench.base.errors import ConfigError, Diverged, PosbenchError, Unwritable
 from posbench.base.wording import counted
-from posbench.config import provenance
+from posbench.config import blame, provenance
 from posbench.config.compose import compose, composing
+from posbench.config.exit_status import of_limits
 from posbench.config.folders import with_own
 from posbench.config.mistakes import sentence
 from posbench.config.options import BROKEN
@@ -31,7 +32,8 @@ from posbench.running.devices import device_name
 from posbench.running.run import make
 from posbench.running.run_spec import RunSpec
 from posbench.sharing.agreement import comparable, differences, stated
-from posbench.showing.table import number
+from posbench.showing.table import number, with_interval
+from posbench.statistics.aggregates import Array, Estimate
 
 SHOWN = 5
 """How many differences of a record are named."""
@@ -125,7 +127,7 @@ class Kind(Enum):
     DIFFERENT = "different"
     FAILED = "cannot be repeated"  # its command makes nothing any more
     NOT_COMPARED = "not compared"  # of other hardware or versions, whose numbers may differ
-    OF_ANOTHER_CPU = "of another CPU"  # of a kind that rounds otherwise, and its numbers do differ
+    ROUNDED = "rounded otherwise"  # by another CPU or in step with others, and its numbers differ
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class Verdict:
 
     kind: Kind
     why: str = ""
+    higher: float = 0.0  # by how much its published scores are above those made here, on average
 
     def __str__(self) -> str:
         if self.kind is Kind.DIFFERENT:
@@ -165,10 +168,25 @@ class Repeated:
 
     @property
     def disagreed(self) -> bool:
-        """Whether a record differs or cannot be repeated, or nothing at all could be compared."""
+        """Whether a record differs or cannot be repeated, nothing at all could be compared, or
+        rounding does not explain the differences.
+        """
         wrong = self.counts[Kind.DIFFERENT] + self.counts[Kind.FAILED]
-        open = self.counts[Kind.NOT_COMPARED] + self.counts[Kind.OF_ANOTHER_CPU]
-        return wrong > 0 or open == self.drawn > 0
+        open = self.counts[Kind.NOT_COMPARED] + self.counts[Kind.ROUNDED]
+        return wrong > 0 or open == self.drawn > 0 or self.leans
+
+    @functools.cached_property
+    def higher(self) -> Estimate:
+        """By how much published scores are above those made here, where rounding may explain a
+        difference: over records, which it moves up as often as down.
+        """
+        found = (verdict for each in self.verdicts.values() for verdict in each)
+        return Estimate.over(each.higher for each in found if each.kind is Kind.ROUNDED)
+
+    @property
+    def leans(self) -> bool:
+        """Whether these differences have a direction, by their 95 % interval."""
+        return abs(self.higher.mean) > self.higher.half_width
 
     def accepted(self, record: Record) -> Record:
         """The record with what is known of it: whether it was repeated, of how many. What its
@@ -201,8 +219,9 @@ def verify(
     The sample is spread over the strata as evenly as it goes; `alike` says which record is in
     which. Names, settings and counts are compared exactly, losses to the digits that are stored,
     chances to six, timings not at all. A record of another GPU or version, or of more threads than
-    there are cores here, is named and counted, but not compared; of one that a CPU of another kind
-    made, the message says by how much the scores differ.
+    there are cores here, is named and counted, but not compared. Where a CPU of another kind, or a
+    training in step, rounds otherwise, the message says by how much the scores differ, and whether
+    all of them differ in one direction.
     `own` are folders with methods that posbench has not, called as `shown` says
     in the commands that need them.
     """
@@ -323,11 +342,6 @@ def _incomparable(record: Record) -> str:
             return f"made on {device}, this is {hardware}"
     if hardware == "cpu" and (other := _other_threads(record)):
         return other
-    if record.training.replicas > 1:
-        return (
-            f"trained in step with {record.training.replicas - 1} others, which training alone "
-            "equals but for rounding"
-        )
     return ""
 
 
@@ -341,25 +355,29 @@ def _other_threads(record: Record) -> str:
     return ""
 
 
-def _other_cpu(record: Record) -> str:
-    """The CPU that made the record, if it names one of another kind than this machine's, or ""."""
+def _rounding(record: Record) -> str:
+    """Why sums may round otherwise here than where the record was made, or ""."""
     here = provenance.cpu()
     made = (record.training, record.evaluated)
-    kinds = {each.cpu for each in made if each.device == "cpu" and each.cpu}
-    return ", ".join(sorted(kinds - {here}))
+    kinds = {each.cpu for each in made if each.device == "cpu" and each.cpu} - {here}
+    why = [f"made on {', '.join(sorted(kinds))}, this is {here}"] if kinds else []
+    if (others := record.training.replicas - 1) > 0:
+        why.append(f"trained in step with {counted(others, 'other')}")
+    return ", ".join(why)
 
 
-def _apart(record: Record, again: Record) -> str:
-    """By how much the scores of two records differ over the lengths that both have; "" if they do
-    not.
-    """
-    scores = {row.test_length: row.score for row in record.rows}
-    apart = [
-        abs(row.score - scores[row.test_length]) for row in again.rows if row.test_length in scores
-    ]
-    if not any(apart):
+def _higher(record: Record, again: Record) -> Array:
+    """By how much the scores of a record are above those of another, at each length of both."""
+    scores = {row.test_length: row.score for row in again.rows}
+    both = [row for row in record.rows if row.test_length in scores]
+    return np.array([row.score - scores[row.test_length] for row in both])
+
+
+def _apart(higher: Array) -> str:
+    """The same in words, whatever the direction; "" if the scores are the same."""
+    if not higher.any():
         return ""
-    mean, most = number(float(np.mean(apart)), 3), number(max(apart), 3)
+    mean, most = (number(float(each), 3) for each in (abs(higher).mean(), abs(higher).max()))
     return f"scores differ by {mean} on average, {most} at most"
 
 
@@ -399,6 +417,13 @@ class Repeating:
         without = [stratum for stratum in strata if stratum not in verdicts]
         seen = Repeated(verdicts, of, without, frozenset(each.record.run for _, each in drawn))
         self.console.say(f"{seen}.")
+        if seen.leans:
+            several = counted(seen.counts[Kind.ROUNDED], "record")
+            self.console.say(
+                f"Published scores are {with_interval(seen.higher)} higher than those made here "
+                f"(mean of {several}), and rounding has no direction: draw more with --sample, and "
+                "repeat one on a machine of its kind."
+            )
         if perhaps_of_another_cpu:
             self.console.say(OF_ANOTHER_CPU)
         return seen
@@ -409,18 +434,27 @@ class Repeating:
             return Verdict(Kind.NOT_COMPARED, reason)
         try:
             again = self._made_again(record)
+        except Unwritable:  # of this machine, and no fault of the record
+            raise
         except BROKEN as error:
             return Verdict(Kind.FAILED, sentence(error))
+        except OSError:
+            raise
+        except Exception as error:  # a command of somebody else ends its own record alone
+            return Verdict(Kind.FAILED, of_limits(error) or blame.told(error))
         before, now = comparable(record), comparable(again)
+        if record.training.multiplications is None:  # the record is older
+            del now["training"]["multiplications"]
         found = list(differences(before, now))
         if not found:
             return Verdict(Kind.EXACT)
         rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         told = "; ".join(found[:SHOWN]) + rest
         both = {row.test_length for row in record.rows} & {row.test_length for row in again.rows}
-        if (cpu := _other_cpu(record)) and stated(before, both) == stated(now, both):
-            apart = _apart(record, again) or f"the scores are the same, but not all else: {told}"
-            return Verdict(Kind.OF_ANOTHER_CPU, f"{cpu}, this is {provenance.cpu()}: {apart}")
+        if (why := _rounding(record)) and stated(before, both) == stated(now, both):
+            higher = _higher(record, again)
+            apart = _apart(higher) or f"the scores are the same, but not all else: {told}"
+            return Verdict(Kind.ROUNDED, f"{why}: {apart}", float(higher.mean()))
         return Verdict(Kind.DIFFERENT, told)
 
     def _made_again(self, record: Record) -> Record:

@@ -33,7 +33,7 @@ from posbench.records.files import LOCAL
 from posbench.running.checkpoints import CONTENT, FINISHED, WEIGHTS
 from posbench.running.resuming import loaded
 from posbench.running.scores import CHECKPOINTS
-from posbench.running.zoo import SUFFIX, Kept, Zoo, write, zoos
+from posbench.running.zoo import AGAIN, SUFFIX, Kept, Zoo, write, zoos
 from posbench.sweeping.plan import plan
 from posbench.sweeping.requests import request
 
@@ -139,8 +139,10 @@ def _unpack(chosen: argparse.Namespace) -> int:
             with Lock(folder / "lock"):
                 if (folder / FINISHED).exists():
                     continue
+                if not (weights := zoo.weights(key)):
+                    raise damaged(chosen.source, f"it has no weights of {key}", AGAIN)
                 with atomically(folder / WEIGHTS) as beside:
-                    torch.save(zoo.weights(key), beside)
+                    torch.save(weights, beside)
                 write_json(each.content, folder / CONTENT)
                 write_json(each.log.model_dump(mode="json"), folder / FINISHED)
                 copied += 1
