@@ -73,3 +73,27 @@ def place_and_reason(error: ValidationError) -> tuple[str, str]:
     first = error.errors(include_url=False)[0]
     reason = first["msg"].removeprefix("Value error, ")
     return ".".join(map(str, first["loc"])), reason[:1].lower() + reason[1:]
+
+
+def first_mistake(error: ValidationError) -> str:
+    """Both in a phrase: "rows.0.score: input should be less than or equal to 1"."""
+    return ": ".join(filter(None, place_and_reason(error)))
+
+
+NO_MEMORY = (
+    "memory does not hold what this needs: free some, or ask for less; what was complete is kept"
+)
+
+
+def of_limits(error: BaseException) -> str | None:
+    """What is larger, longer or deeper than can be worked with, in a sentence; None where an error
+    says something else. Python and torch have no classes for these, so the text decides.
+    """
+    if isinstance(error, RecursionError):
+        return "what was given is nested too deeply to be read: give it with fewer brackets"
+    text = str(error)
+    if isinstance(error, RuntimeError) and ("allocate memory" in text or "of memory" in text):
+        return NO_MEMORY
+    if isinstance(error, ValueError) and "set_int_max_str_digits" in text:
+        return "a number has more digits than can be read: give a smaller one"
+    return None

@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from posbench.base.content_hash import content_hash
-from posbench.base.errors import PosbenchError, place_and_reason
+from posbench.base.errors import PosbenchError, first_mistake, of_limits
 from posbench.base.wording import closest
 from posbench.config.folders import endless
 from posbench.config.folders import names as option_names
@@ -46,7 +46,7 @@ def loaded(text: str) -> Any:
     try:
         return yaml.load(text, _Loader)
     except ValueError as error:  # a date or a number that there is not
-        raise yaml.YAMLError(str(error)) from None
+        raise yaml.YAMLError(of_limits(error) or str(error)) from None
 
 
 class _Loader(yaml.SafeLoader):
@@ -314,8 +314,7 @@ def read(text: str, name: str) -> Board:
             raise PosbenchError(f"board {name} is not a mapping: see conf/board/main.yaml")
         return Board.model_validate({"name": name, "question": _question(text)} | content)
     except ValidationError as error:
-        place, reason = place_and_reason(error)
-        raise PosbenchError(f"board {name}: {f'{place}: ' if place else ''}{reason}") from None
+        raise PosbenchError(f"board {name}: {first_mistake(error)}") from None
     except yaml.YAMLError as error:
         raise PosbenchError(f"board {name} is not YAML: {' '.join(str(error).split())}") from None
 

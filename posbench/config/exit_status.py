@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from posbench.base.disk import TOO_MANY
-from posbench.base.errors import PosbenchError, Terminated
+from posbench.base.errors import NO_MEMORY, PosbenchError, Terminated, of_limits
 from posbench.base.wording import complaint, reason
 from posbench.config import blame, mistakes, streams
 from posbench.config.options import BROKEN
@@ -96,25 +96,6 @@ REMEDIES = {
     errno.ELOOP: "give the path of a file, not of a link",
 }
 """What to do about what the system refuses."""
-
-
-NO_MEMORY = (
-    "memory does not hold what this needs: free some, or ask for less; what was complete is kept"
-)
-
-
-def of_limits(error: BaseException) -> str | None:
-    """What is larger, longer or deeper than can be worked with, in a sentence; None where an error
-    says something else. Python and torch have no classes for these, so the text decides.
-    """
-    if isinstance(error, RecursionError):
-        return "what was given is nested too deeply to be read: give it with fewer brackets"
-    text = str(error)
-    if isinstance(error, RuntimeError) and ("allocate memory" in text or "of memory" in text):
-        return NO_MEMORY
-    if isinstance(error, ValueError) and "set_int_max_str_digits" in text:
-        return "a number has more digits than can be read: give a smaller one"
-    return None
 
 
 def of_the_system(error: OSError | MemoryError) -> str:

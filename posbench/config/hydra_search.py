@@ -14,7 +14,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 from omegaconf.errors import KeyValidationError
 
-from posbench.base.errors import ConfigError
+from posbench.base.errors import ConfigError, of_limits
 from posbench.config.folders import PROVIDER, SCHEME, endless, text_of
 from posbench.config.methods import as_option, methods
 
@@ -117,7 +117,8 @@ class OwnFiles(ConfigSource):
         except (ValueError, TypeError, KeyValidationError) as error:
             if isinstance(error, ConfigError):
                 raise
-            reason = next(iter(str(error).splitlines()), "") or "a key is no text"
+            said = next(iter(str(error).splitlines()), "") or "a key is no text"
+            reason = of_limits(error) or said
             raise ConfigError(f"{path} cannot be read: {reason}") from None
         for wrong in _no_texts(OmegaConf.to_container(found[0], resolve=False)):
             raise ConfigError(f"{path} cannot be read: {wrong}: write it as text, in quotes")

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_bytes, read_text, write_json
-from posbench.base.errors import PosbenchError, place_and_reason
+from posbench.base.errors import PosbenchError, first_mistake
 from posbench.config.record_command import Command
 from posbench.records.lines import (
     AUDITS,
@@ -121,10 +121,9 @@ def validated(kind: type[Kept], content: Any, where: str) -> Kept:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        place, reason = place_and_reason(error)
-        named = f"{place}: {reason}" if place else reason
         raise PosbenchError(
-            f"{where} is no valid {kind.__name__.lower()} ({named}): delete it and repeat the run"
+            f"{where} is no valid {kind.__name__.lower()} ({first_mistake(error)}): delete it and "
+            "repeat the run"
         ) from None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import filelock
 import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
+from pydantic import ValidationError
 
 from posbench.base.disk import (
     Lock,
@@ -22,7 +23,7 @@ from posbench.base.disk import (
     reading,
     write_json,
 )
-from posbench.base.errors import Diverged, Terminated
+from posbench.base.errors import Diverged, Terminated, first_mistake
 from posbench.base.wording import counted
 from posbench.config import provenance
 from posbench.core.settings import TrainerConfig, TrainingConfig
@@ -297,8 +298,8 @@ def _log(path: Path) -> Log:
         text = read_bytes(path)
     try:
         return Log.model_validate_json(text)
-    except ValueError as error:
-        raise damaged(path, type(error).__name__) from None
+    except ValidationError as error:
+        raise damaged(path, first_mistake(error)) from None
 
 
 def _refuse_others(state: Any, model: Transformer, path: Path, remedy: str = "") -> None:

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posbench.base.errors import PosbenchError
+from posbench.base.errors import PosbenchError, of_limits
 from posbench.base.wording import closest, listed
 from posbench.config import blame
-from posbench.config.exit_status import of_limits
 from posbench.core import coverage
 from posbench.core.attention import Attention, attend
 from posbench.core.encoding import Draw, EncodingStack, PositionEncoding

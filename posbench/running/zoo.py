@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import field_validator
+from pydantic import ValidationError, field_validator
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import damaged, reading, write_bytes
-from posbench.base.errors import ConfigError, PosbenchError
+from posbench.base.errors import ConfigError, PosbenchError, first_mistake
 from posbench.base.wording import printable
 from posbench.config import provenance
 from posbench.core.row import Part
@@ -97,8 +97,8 @@ class Zoo:
             said: Mapping[str, str] = file.metadata() or {}
         try:
             found = {key: Kept.model_validate_json(text) for key, text in said.items()}
-        except ValueError as error:
-            raise damaged(self.path, type(error).__name__, AGAIN) from None
+        except ValidationError as error:
+            raise damaged(self.path, first_mistake(error), AGAIN) from None
         for key, training in found.items():
             if training.hash != key:
                 raise damaged(self.path, f"what it says of {key} has another hash", AGAIN)

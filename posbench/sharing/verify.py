@@ -16,11 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from posbench.base.disk import make_writable
-from posbench.base.errors import ConfigError, Diverged, PosbenchError, Unwritable
+from posbench.base.errors import ConfigError, Diverged, PosbenchError, Unwritable, of_limits
 from posbench.base.wording import counted
 from posbench.config import blame, provenance
 from posbench.config.compose import compose, composing
-from posbench.config.exit_status import of_limits
 from posbench.config.folders import with_own
 from posbench.config.mistakes import sentence
 from posbench.config.options import BROKEN

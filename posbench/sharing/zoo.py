@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from pydantic import ValidationError
 
 from posbench.base.disk import (
     Lock,
@@ -24,7 +25,7 @@ from posbench.base.disk import (
     write_json,
     writing_to,
 )
-from posbench.base.errors import PosbenchError
+from posbench.base.errors import PosbenchError, first_mistake
 from posbench.base.wording import counted, printable
 from posbench.config.command_lines import Parser
 from posbench.config.compose import composing
@@ -100,8 +101,8 @@ def _finished(folder: Path) -> tuple[Kept, dict[str, torch.Tensor]]:
     content, log = (noted(folder / name) for name in (CONTENT, FINISHED))
     try:
         said = Kept.model_validate({"content": content, "log": log})
-    except ValueError as error:
-        raise damaged(folder, type(error).__name__) from None
+    except ValidationError as error:
+        raise damaged(folder, first_mistake(error)) from None
     return said, loaded(folder / WEIGHTS)
 
 
