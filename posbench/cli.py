@@ -5,7 +5,6 @@ A command is imported when it is called, so that help and mistakes answer at onc
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -79,10 +78,3 @@ def carried_out(words: Sequence[str]) -> int:
         return ended
     status: int = importlib.import_module(module).main(list(rest))
     return status
-
-
-def renamed(old: str, new: str) -> None:
-    """A command of the release before, by its new name, which it says."""
-    with contextlib.suppress(OSError):  # a full standard error stops nothing
-        print(f"posbench: `python -m posbench.{old}` is `posbench {new}` now.", file=sys.stderr)
-    sys.exit(carried_out([*new.split(), *sys.argv[1:]]))

@@ -91,9 +91,3 @@ def compare(
 
 
 compare.__doc__ = standings.compare.__doc__
-
-
-if __name__ == "__main__":
-    from posbench.cli import renamed
-
-    renamed("results", "records")

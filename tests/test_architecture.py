@@ -33,8 +33,6 @@ FLOORS = [
 FLOOR = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 PUBLIC = ("attention", "encoding", "extension", "task", "errors", "results")
 """Places that code of others imports from: they hand names of the house on."""
-RENAMED = ("leaderboard", "compare", "claims", "catalogue", "dashboard", "status", "export")
-"""Commands of the release before, which hand over to the new ones."""
 CONCRETE = ("posbench.encodings.", "posbench.extensions.", "posbench.tasks.")
 
 
@@ -52,9 +50,7 @@ def modules() -> list[tuple[str, Path]]:
     return [
         (name.replace("/", "."), path)
         for name, path in found
-        if not name.endswith(doors)
-        and name.removeprefix("posbench/") not in {*PUBLIC, *RENAMED}
-        and not (name.endswith("/__main__") and "renamed(" in path.read_text())
+        if not name.endswith(doors) and name.removeprefix("posbench/") not in PUBLIC
     ]
 
 

@@ -9,7 +9,6 @@ import csv
 import hashlib
 import html
 import http.server
-import importlib.util
 import json
 import os
 import re
@@ -684,36 +683,11 @@ def test_tensorboard_has_tests_by_length_the_summary_and_the_picture(tmp_path: P
     assert events.Scalars("summary/area")[0].value == pytest.approx(told.summary(record)["area"])
 
 
-@pytest.mark.slow
-def test_trackio_has_tests_by_length_and_the_summary(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    if importlib.util.find_spec("trackio") is None:
-        pytest.skip("Trackio is not installed")
-    from posbench.running.loggers.trackio import Trackio
-
-    # Before anything else imports the library, which reads only then where its data base is.
-    record, logger = measured(), Trackio(str(tmp_path / "trackio"))
-    import trackio
-
-    about = About.of(record, 0)
-    logger.begin(about, print)
-    logger.log_hyperparams(about.config(record.config))
-    logger.log_metrics({"train/loss": 2.0}, step=50)
-    logger.log_record(record)
-    logger.close()
-    assert capfd.readouterr().out == ""
-    (run,) = trackio.Api().runs("posbench")
-    assert run.name == about.title
-    assert list((tmp_path / "trackio").glob("posbench*"))
-
-
-@pytest.mark.parametrize("name", ["tensorboard", "trackio"])
 def test_a_library_that_is_not_there_is_named_with_its_command(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, name, None)
-    node = {"_target_": compose(f"logger={name}").cfg().logger._target_, "save_dir": str(tmp_path)}
-    node |= {"folder": str(tmp_path)} if name == "trackio" else {}
-    with pytest.raises(ConfigError, match=rf"pip install 'posbench\[{name}\]'"):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    target = compose("logger=tensorboard").cfg().logger._target_
+    node = {"_target_": target, "save_dir": str(tmp_path)}
+    with pytest.raises(ConfigError, match=r"pip install 'posbench\[tensorboard\]'"):
         build(node, "logger")

@@ -27,41 +27,14 @@ from pydantic import (
 )
 
 from posbench.base.content_hash import content_hash
-from posbench.base.errors import PosbenchError, first_mistake, of_limits
+from posbench.base.errors import PosbenchError, first_mistake
 from posbench.base.wording import closest
-from posbench.config.folders import endless
 from posbench.config.folders import names as option_names
 from posbench.config.methods import AS_TRAINED, of_method
 from posbench.config.words import Word
+from posbench.config.yaml_text import loaded
 
 RATE = "training.learning_rate"
-
-# -- YAML of the user that Hydra does not read, refused where Hydra would refuse it ----------------
-
-
-def loaded(text: str) -> Any:
-    """What a YAML text holds; YAMLError if it is none, has no end, or a key of a mapping twice."""
-    if why := endless(text):
-        raise yaml.YAMLError(why)
-    try:
-        return yaml.load(text, _Loader)
-    except ValueError as error:  # a date or a number that there is not
-        raise yaml.YAMLError(of_limits(error) or str(error)) from None
-
-
-class _Loader(yaml.SafeLoader):
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: dict[str, int] = {}
-        for key, _ in node.value:
-            name, line = str(key.value), key.start_mark.line + 1
-            if name in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"{name} is in line {seen[name]} and in line {line}: keep one"
-                )
-            seen[name] = line
-        found: dict[Any, Any] = super().construct_mapping(node, deep)
-        return found
-
 
 # -- boards ----------------------------------------------------------------------------------------
 

@@ -15,14 +15,13 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
 from hydra.core.global_hydra import GlobalHydra
 
-from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.config.methods import methods
 from posbench.config.modules import SITES
 from posbench.config.record_command import Command
+from posbench.config.yaml_text import text_of
 
 GROUPS = {
     "method": "an encoding, and what extends it: a row of the leaderboard",
@@ -152,49 +151,6 @@ def check_file(path: Path, group: str) -> None:
             f"{path} cannot be chosen, because {group}={path.stem} is not read as a name: rename "
             f"it, e.g. my_{path.name}; letters, digits and _ will do"
         )
-
-
-LARGEST = 1_000_000
-"""Bytes of a file."""
-MOST, DEEPEST = 20_000, 50
-"""Values in a file, each counted wherever an alias repeats it, and how deep one is in another."""
-
-
-def text_of(path: Path) -> str:
-    """What a file says; ConfigError if it is a pipe, a device, a folder, too large, or no text."""
-    try:
-        return read_text(path.resolve(), LARGEST)
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links in a ring
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{path} cannot be read ({reason}): put a file of YAML there") from None
-
-
-def endless(text: str) -> str:
-    """Why the aliases of a YAML text, written out, are more than a configuration can be, or ""."""
-    sizes: dict[str, int] = {}
-    inside: list[tuple[str | None, int]] = [(None, 0)]
-    try:
-        for event in yaml.parse(text, yaml.SafeLoader):
-            size, anchor = 1, getattr(event, "anchor", None)
-            if isinstance(event, yaml.AliasEvent):
-                if anchor not in sizes:
-                    return f"*{anchor} is a part of itself, or is nowhere defined"
-                size, anchor = sizes[anchor], None
-            elif isinstance(event, yaml.CollectionStartEvent):
-                inside.append((anchor, 1))
-                size, anchor = 0, None
-            elif isinstance(event, yaml.CollectionEndEvent):
-                anchor, size = inside.pop()
-            elif not isinstance(event, yaml.ScalarEvent):
-                continue
-            if anchor is not None:
-                sizes[anchor] = size
-            inside[-1] = (inside[-1][0], inside[-1][1] + size)
-            if inside[-1][1] > MOST or len(inside) > DEEPEST:
-                return f"it has more than {MOST:,} values, or more than {DEEPEST} inside each other"
-    except yaml.YAMLError:
-        pass  # which whoever loads it finds as well, and names the line
-    return ""
 
 
 def is_own(path: Path, group: str) -> bool:

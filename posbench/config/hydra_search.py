@@ -15,8 +15,9 @@ from omegaconf import OmegaConf
 from omegaconf.errors import KeyValidationError
 
 from posbench.base.errors import ConfigError, of_limits
-from posbench.config.folders import PROVIDER, SCHEME, endless, text_of
+from posbench.config.folders import PROVIDER, SCHEME
 from posbench.config.methods import as_option, methods
+from posbench.config.yaml_text import endless, text_of
 
 SUFFIX = ".yaml"
 

@@ -25,11 +25,11 @@ from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, known_names, reason
 from posbench.config import mistakes
-from posbench.config.board import loaded
 from posbench.config.building import build
 from posbench.config.compose import compose, composing
-from posbench.config.folders import LARGEST, own_names
+from posbench.config.folders import own_names
 from posbench.config.names import Name, as_file_name, as_text
+from posbench.config.yaml_text import LARGEST, loaded
 from posbench.core.extension import Extension
 from posbench.core.settings import setting_refused
 from posbench.pretrained.loading import Files

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 
 from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError, place_and_reason
-from posbench.config.board import loaded
+from posbench.config.yaml_text import loaded
 
 # -- one side of a claim, as its file writes it and as records name its row ------------------------
 

@@ -1,1 +1,1 @@
-"""What a run tells W&B, TensorBoard or trackio."""
+"""What a run tells W&B or TensorBoard."""

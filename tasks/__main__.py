@@ -1,3 +1,0 @@
-from posbench.cli import renamed
-
-renamed("tasks", "tasks")
