@@ -43,11 +43,11 @@ WITHIN = {
 def main() -> None:
     """The entry point of `posbench` and `python -m posbench`."""
     words = sys.argv[1:]
-    if words[:1] == ["help"]:
+    if not words or words[0] == "help":
         words = ["--help"]
-    if words[:1] and words[0] in COMMANDS:
+    if words[0] in COMMANDS:
         sys.exit(carried_out(words))
-    if words[:1] and (said := misspelt(words[0])):
+    if said := misspelt(words[0]):
         print(f"posbench: {said}", file=sys.stderr)
         sys.exit(1)
     sys.exit(carried_out(["run", *words]))

@@ -142,6 +142,8 @@ MISTAKES = [  # the command, what the answer names of it, and what would do
     ("force=maybe", "'maybe'", "a valid boolean"),
     ("seed=abc", "'abc'", "a valid integer"),
     ("seed=0,1", "seed=0,1", "posbench sweep makes a run of each"),
+    ("seed=[1,2]", "[1, 2]", "seed=1,2 or 'seed=range(3)'"),
+    ("-m seed=1-3", "'1-3'", "seed=1,2 or 'seed=range(3)'"),
     ("plan_only=true", "plan_only=true", "begin with posbench sweep"),
     ("part=encodings", "part=encodings", "write posbench sweep board=NAME part=encodings"),
     ("trainer.replicas=0", "trainer.replicas", "greater than or equal to 1"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from posbench import cli
 from posbench.base.errors import PosbenchError
 from posbench.config import command_lines
 from posbench.pretrained import command as pretrained
@@ -102,6 +104,19 @@ def test_an_option_that_takes_words_alone_is_refused_by_name(
     error = capsys.readouterr().err
     assert ended.value.code == 1
     assert error == "posbench: --too=x is not understood: write too=x, without dashes\n"
+    with pytest.raises(SystemExit):
+        export.main(["method=rope", "--tasks=x"])
+    assert "write task=x, without dashes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["help"], ["help", "me"]])
+def test_without_a_command_there_is_help(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(cli, "carried_out", lambda each: asked.append([*each]) or 0)
+    monkeypatch.setattr(sys, "argv", ["posbench", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code and asked == [["run", "--help"]]
 
 
 def test_an_option_of_another_command_is_not_offered(capsys: pytest.CaptureFixture[str]) -> None:

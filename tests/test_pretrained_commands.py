@@ -157,6 +157,7 @@ def test_verify_answers_on_the_command_line(
         "cannot load the",
         "lenght=1": "lenght=1: did you mean length?",
         "length=-1": "length must be greater than or equal to 0",
+        "length=32K": "length must be a valid integer, got '32K': write 32768",
     }
     for word, said in refused.items():
         assert verify.main([f"model={folder}", word]) == 1
@@ -176,6 +177,12 @@ def test_verify_needs_no_tokenizer_and_says_where_the_trained_length_is_from(
     assert capsys.readouterr().out.startswith(first)
     assert verify.main([f"model={tmp_path}", "train_positions=300"]) == 0
     assert capsys.readouterr().out.startswith("Trained for 300 positions, served up to 300.")
+    assert verify.main([f"model={tmp_path}", "max_position_embeddings=450"]) == 1
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "No extension is set, and the model is served beyond what it was trained for.",
+        "Problems: 450 positions are served, 1.5 times those of training, and no extension takes "
+        "effect.",
+    ]
 
 
 def test_a_rule_of_config_json_that_is_none_is_named(
@@ -227,6 +234,10 @@ NTK_BASE = 10_000 * 2 ** (4 / 3)  # of four pairs
         (
             {"max_position_embeddings": 1200},
             ["1200 positions are served, 4 times those of training, and no extension takes effect"],
+        ),
+        (
+            {"max_position_embeddings": 450},
+            ["450 positions are served, 1.5 times those of training, and no extension takes"],
         ),
         ({"max_position_embeddings": 375}, []),  # as Qwen 3 has room for what is generated
         ({"train_positions": 75}, ["300 positions are served, 4 times those of training"]),
@@ -339,7 +350,7 @@ def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
         gains = mine.hosts["rope"].gains(mine.multiple).loc[names]
         best = str(gains["difference"].idxmax())
         shown = gains.loc[best, "low"] > 0
-        assert said[-1].startswith(f"Take {best}," if shown else f"{best} has the highest mean")
+        assert said[0].startswith(f"Take {best}," if shown else f"{best} has the highest mean")
         assert any(line.startswith("Measure next: posbench pretrained") for line in said)
         assert any("is 48 readings of a text, half of them of" in line for line in said)
         assert sum("is shown to gain anything" in line for line in said) == (not shown)
@@ -347,7 +358,7 @@ def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
 
 def test_a_width_of_heads_that_nobody_gave_is_said_to_be_assumed(hosts: dict[str, Any]) -> None:
     """NTK's base depends on it: 500,000 * 2 ** (64 / 63) of 128 channels, and 32 / 31 of 64."""
-    first, assumed, *_ = advice(hosts, 5e5).lines()
+    _, _, first, assumed, *_ = advice(hosts, 5e5).lines()
     assert "turn within 8192 positions" in first
     assert assumed.startswith("A head is taken to rotate 128 channels")
     words = {"trained": 8192, "base": 5e5, "target": 16384, "channels": 64}
@@ -372,7 +383,7 @@ def test_a_bound_next_to_zero_shows_its_side() -> None:
         (1e30, {"cache": False}),
     ],
 )
-def test_the_settings_are_of_the_row_that_the_last_sentence_names(
+def test_the_settings_are_of_the_row_that_the_first_sentence_names(
     hosts: dict[str, Any], base: float, given: dict[str, Any]
 ) -> None:
     mine = advice(hosts, base, target=32768, **given)
@@ -382,10 +393,10 @@ def test_the_settings_are_of_the_row_that_the_last_sentence_names(
     [name] = [each.split()[2] for each in said if each.startswith("To serve ")]
     why = f"{best} needs an attention of its own"
     if name == best:
-        assert f"The settings above serve {best}, by configuration alone" in said[-1]
+        assert f"The settings below serve {best}, by configuration alone" in said[0]
         assert not any(why in each for each in said)
     else:
-        assert f"{why}, so the settings above are of {name}, the first row" in said[-1]
+        assert f"{why}, so the settings below are of {name}, the first row" in said[0]
         assert any(each.startswith(f"{why}, which posbench's mounted model has") for each in said)
         lacking = gains[gains["difference"] > gains.loc[name, "difference"]].index
         built = [Recipe.of(mine.model, mine.judged[str(each)][0]) for each in lacking]

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from posbench.base.disk import read_bytes, write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import closest, complaint, known_names
+from posbench.config import folders
 from posbench.config.exit_status import exit_status
 
 
@@ -66,7 +67,8 @@ class Parser(argparse.ArgumentParser):
         if word.startswith("-") and (near := closest(f"--{name}", options)):
             return f"did you mean {near}?"
         if word.startswith("--") and any(each.dest == "words" for each in self._actions):
-            return f"write {name}={value or 'VALUE'}, without dashes"
+            near = name if name in folders.GROUPS else closest(name, folders.GROUPS) or name
+            return f"write {near}={value or 'VALUE'}, without dashes"
         return f"`{helped}` shows how it is written"
 
 

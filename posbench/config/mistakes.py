@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.types import Glob
+from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import GrammarParseError, InterpolationKeyError
@@ -49,6 +49,8 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
         group = override.key_or_group
         if not group:
             raise ConfigError(f"{word} has no key: write key=value")
+        if group == "seed":
+            _refuse_seeds(override)
         if group not in folders.GROUPS:
             continue
         if override.is_delete() and group in OPTIONAL:
@@ -82,6 +84,18 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
             for folder in own:
                 check_settings(folder / group / f"{value}.yaml", group)
     _refuse_both(read, own)
+
+
+def _refuse_seeds(override: Override) -> None:
+    """ConfigError where one word names several seeds in a way that Hydra reads as one value."""
+    if override.is_delete() or override.is_sweep_override():
+        return
+    value = override.value()
+    if isinstance(value, list) or (isinstance(value, str) and "${" not in value):
+        raise ConfigError(
+            f"seed must be a valid integer, got {value!r}: posbench sweep takes several, as "
+            "seed=1,2 or 'seed=range(3)'"
+        )
 
 
 def _refuse_spaces(words: Sequence[str]) -> None:

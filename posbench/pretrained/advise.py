@@ -67,6 +67,8 @@ FARTHEST = 1_000
 """A multiple of the trained length beyond which no advice is given."""
 MOST = 12
 """Rows of the table."""
+PUBLISHED_BETA = 32
+"""YaRN's `beta_fast` by its paper."""
 REASONS = {
     "how=attention": "own attention: how=attention",
     "cache=false": "keys that change: cache=false",
@@ -274,12 +276,14 @@ class Advice:
         return build(node, "extension")
 
     def lines(self) -> Iterator[str]:
-        """All that there is to say; the last line is the answer."""
+        """All that there is to say; the first line is the answer."""
         like, other = self.like, next(each for each in HOSTS if each != self.like)
         gains = self.hosts[like].gains(self.multiple)
         costs, elsewhere = self.hosts[like].gains(1.0), self.hosts[other].gains(self.multiple)
         known = self.candidates()
         order = gains.loc[gains.index.isin(list(known))].sort_values("difference", ascending=False)
+        yield self.answer(order, known)
+        yield ""
         yield from self.introduction(like, other)
         yield ""
         at = f"{self.multiple:g}x"
@@ -309,7 +313,6 @@ class Advice:
         if rows:
             yield from self.to_serve(order, known)
         yield from self.record_lines()
-        yield self.answer(order, known)
 
     def introduction(self, like: str, other: str) -> Iterator[str]:
         model, wanted = self.model, self.model.factor
@@ -348,6 +351,12 @@ class Advice:
             yield f"To serve {name} up to {self.settings.target} positions:"
             recipe = Recipe.of(self.model, known[name])
             yield from (f"  {each}" for each in recipe.lines(self.settings.target))
+            if (recipe.parameters or {}).get("beta_fast", PUBLISHED_BETA) != PUBLISHED_BETA:
+                yield (
+                    f"beta_fast is the one that posbench measures with. The published one is "
+                    f"{PUBLISHED_BETA}, and "
+                    "which of the two is better was not measured on a real model."
+                )
             if FOLLOWS in known[name].scale_policy:
                 yield (
                     "A server has one factor for all lengths. The table has a factor for each "
@@ -410,14 +419,14 @@ class Advice:
         )
 
     def _how(self, first: str, order: pd.DataFrame, known: Mapping[str, Extension]) -> str:
-        """Which row the settings above are of, and why that one."""
+        """Which row the settings below are of, and why that one."""
         name = self.servable(order, known)
         if name == first:
-            return f"The settings above serve {first}, by configuration alone"
+            return f"The settings below serve {first}, by configuration alone"
         if name is None:
             return f"No server has a setting for {first}, which needs an attention of its own"
         return (
-            f"{first} needs an attention of its own, so the settings above are of {name}, the "
+            f"{first} needs an attention of its own, so the settings below are of {name}, the "
             f"first row that a server has ({interval(order.loc[name])})"
         )
 

@@ -31,7 +31,7 @@ BEGINS = ("yarn", "llama3", "longrope")
 """Rules that begin at an original length, for which transformers takes the served one if none is
 given."""
 LENGTHENED = 1.5
-"""A served length that exceeds that of training by this factor is one that a rule was set for.
+"""A configured length of this many times that of training is one that a rule was set for.
 Qwen 3 has 1.25 times its 32,768 for what is generated, with or without YaRN."""
 
 
@@ -132,7 +132,8 @@ class Problems:
             if kind.frequencies and not (kind.window and kind.window <= self.trained)
         ]
         changed = self.other_base or any(kind.changes for kind in turning)
-        if turning and not changed and not self.unsaid and served > LENGTHENED * self.trained:
+        beyond = served >= LENGTHENED * self.trained
+        if turning and not changed and not self.unsaid and beyond:
             yield (
                 f"{served} positions are served, {served / self.trained:.3g} times those of "
                 "training, and no extension takes effect"

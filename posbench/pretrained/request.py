@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -98,8 +99,8 @@ class Settings(BaseModel):
             raise ConfigError(setting_refused(error)) from None
         if settings.scale == "served" and settings.tokens is not None:
             raise ConfigError(
-                "scale=served needs the trained length beside the others, to tell what one factor "
-                f"costs there, got tokens={settings.tokens}: give lengths instead"
+                "scale=served compares with the trained length, and tokens are not counted in it, "
+                f"got tokens={settings.tokens}: give lengths, as in lengths=[1,4]"
             )
         if settings.scale == "served" and settings.lengths and 1 not in settings.lengths:
             settings = settings.model_copy(update={"lengths": [1.0, *settings.lengths]})
@@ -280,7 +281,10 @@ def settings_of(kind: type[Worded], words: Sequence[str], helped: str) -> Worded
     try:
         return kind(**given)
     except ValidationError as error:
-        raise ConfigError(setting_refused(error)) from None
+        got = str(error.errors(include_url=False)[0]["input"])
+        thousands = re.fullmatch(r"(\d+)k", got, re.IGNORECASE)
+        hint = f": write {1024 * int(thousands[1])}" if thousands else ""
+        raise ConfigError(f"{setting_refused(error)}{hint}") from None
 
 
 def node_at(name: str, train_positions: int, test_positions: int, *settings: str) -> dict[str, Any]:

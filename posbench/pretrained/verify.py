@@ -330,6 +330,10 @@ class Verified:
                 return f"{listed(asked)} takes no effect: every layer turns as it was trained."
             if now := self.judged.other_base:
                 return f"No extension is set, and the base is {now} in place of {self.base:,.0f}."
+            if self.length > self.trained and not self.unsaid:
+                return (
+                    "No extension is set, and the model is served beyond what it was trained for."
+                )
             return "No extension is set: the model is served as it was trained."
         rules = listed(sorted({kind.name or "another table" for kind, _ in changed}))
         where = sum(each for _, each in changed)

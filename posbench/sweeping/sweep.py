@@ -158,6 +158,9 @@ class Sweep:
         if not (planned.runs or planned.complete or planned.wrong):
             raise PosbenchError("none of these methods applies to any of these tasks")
         if plan_only:
+            if planned.wrong:
+                several = counted(len(planned.wrong), "run")
+                raise PosbenchError(f"{several} cannot be made: correct the words that are named")
             return
         start = time.monotonic()
         keys = [run.spec.key for run in planned.runs]
