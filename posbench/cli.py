@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 RUN = "posbench.application"
 COMMANDS = {
@@ -43,7 +43,10 @@ WITHIN = {
 def main() -> None:
     """The entry point of `posbench` and `python -m posbench`."""
     words = sys.argv[1:]
-    if not words or words[0] == "help":
+    if not words:
+        print("\n".join(short_help()))
+        sys.exit()
+    if words[0] == "help":
         words = ["--help"]
     if words[0] in COMMANDS:
         sys.exit(carried_out(words))
@@ -51,6 +54,13 @@ def main() -> None:
         print(f"posbench: {said}", file=sys.stderr)
         sys.exit(1)
     sys.exit(carried_out(["run", *words]))
+
+
+def short_help() -> Iterator[str]:
+    """The commands, and where there is more."""
+    yield "posbench COMMAND ..., each with its own --help"
+    yield from (f"  {name:10}  {what}" for name, (_, what) in COMMANDS.items())
+    yield "`posbench --help` has examples, and lists all that can be chosen."
 
 
 def misspelt(word: str) -> str:

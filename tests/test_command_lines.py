@@ -110,13 +110,17 @@ def test_an_option_that_takes_words_alone_is_refused_by_name(
 
 
 @pytest.mark.parametrize("words", [[], ["help"], ["help", "me"]])
-def test_without_a_command_there_is_help(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_command_nothing_runs(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked: list[list[str]] = []
-    monkeypatch.setattr(cli, "carried_out", lambda each: asked.append([*each]) or 0)
+    monkeypatch.setattr(cli, "carried_out", lambda each: asked.append([*each]))
     monkeypatch.setattr(sys, "argv", ["posbench", *words])
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    assert not ended.value.code and asked == [["run", "--help"]]
+    assert not ended.value.code and asked == [["run", "--help"]] * bool(words)
+    said = capsys.readouterr().out
+    assert all(f"\n  {name} " in said for name in cli.COMMANDS) is (not words)
 
 
 def test_an_option_of_another_command_is_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
