@@ -392,6 +392,9 @@ def test_a_place_is_as_wide_as_what_is_not_shown_to_differ() -> None:
     )
     assert said(0.9) == between.format("1st and the 2nd")
     assert said(0.1) == f"{between.format('2nd and the 3rd')} nope reaches further."
+    assert report.place(among(own(0.9), published({"rope": 0.9}))) == (
+        "Its place is open: it is not shown to differ from any other of 2 zero-shot rows."
+    )
     two = among(own(0.6, tasks=board().all_tasks[:2]), others)
     assert two.places is None
     assert (

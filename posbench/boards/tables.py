@@ -69,7 +69,8 @@ MULTIPLICATIONS = Term(
 REACHES = Term(
     "Reaches",
     "The area under the score from 1x to 8x, on a logarithmic axis of lengths and corrected for "
-    "guessing, of the trainings that learned: 1 is no error up to 8x, 0 is guessing.",
+    "guessing, of the trainings that learned, adjusted for tasks that a row has not learned: 1 is "
+    "no error up to 8x, 0 is guessing.",
     "Rows have learned different tasks, and tasks are not alike. So a model of rows and tasks is "
     "fitted to the mean of each row and task, and the number of a row is its effect at the mean of "
     "all tasks. Of a row that has learned all tasks it is the plain mean.",

@@ -68,6 +68,8 @@ def place(found: RowStanding) -> str:
     (best, worst), rows = found.places, counted(len(placed), f"{found.kind} row")
     if best == worst:
         return f"It has the {ordinal(best)} place of {rows}."
+    if (best, worst) == (1, len(placed)):
+        return f"Its place is open: it is not shown to differ from any other of {rows}."
     others = counted(worst - best, "other")
     above = found.shown(-1) if 1 < best <= 1 + FEW else []
     further = f" {listed(above)} {'reaches' if len(above) == 1 else 'reach'} further."
