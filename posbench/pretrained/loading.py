@@ -7,6 +7,8 @@ import hashlib
 import json
 import re
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -128,7 +130,8 @@ class Files:
             refuse_giants(self.path)
             refuse_pickles(self.path)
         try:
-            return of.from_pretrained(**where, **more)
+            with quietly():
+                return of.from_pretrained(**where, **more)
         except UNLOADABLE as error:  # as it says it
             if "trust_remote_code" in str(error):
                 raise ConfigError(
@@ -140,6 +143,20 @@ class Files:
                 f"model={self.path} cannot be loaded{what}: "
                 f"{' '.join(str(error).split()) or type(error).__name__}"
             ) from None
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without transformers' bar of progress, whose line never ends."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 OWN_ATTENTION = ("eager", "sdpa", "flex_attention")

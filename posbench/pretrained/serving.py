@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, PreTrainedConfig
-from transformers.utils import logging
 
 from posbench.core.encoding import PositionEncoding
 from posbench.core.extension import Extension
 from posbench.extensions.direct import Direct
 from posbench.pretrained.configured import rotations
 from posbench.pretrained.forms import tolerance
-from posbench.pretrained.loading import AS_DATA
+from posbench.pretrained.loading import AS_DATA, quietly
 from posbench.pretrained.mounting import Mounted
 from posbench.pretrained.proof import TOKENS, logits_of, narrow, random_tokens, windows
 from posbench.pretrained.refusal import as_one_line
@@ -118,7 +115,7 @@ def as_configured(model: Any, settings: dict[str, Any]) -> Any:
 
     It has the weights of this one, not copies of them.
     """
-    with _quietly():
+    with quietly():
         served: Any = type(model).from_pretrained(
             None,
             config=_configured(model, settings),
@@ -136,18 +133,6 @@ def _configured(model: Any, settings: dict[str, Any]) -> PreTrainedConfig:
     else:
         config = type(model.config).from_dict(model.config.to_dict(), **settings)
     return config if isinstance(config, type(model.config)) else config.get_text_config()
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without a bar of progress for weights that are there already."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def _turning(mounted: Mounted) -> PositionEncoding:
