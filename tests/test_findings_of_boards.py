@@ -195,6 +195,8 @@ def test_a_seed_without_which_most_rows_lack_tasks_is_not_left_out() -> None:
     found = [*runs({"nope": 0.8, "alibi": 0.7}, (10,)), *runs({"rope": 0.2}, (10, 11))]
     [mine, *_] = standings(found)
     assert {*mine.first_without} == {*TASKS, "seed 11"}
+    said = "nope stays first whichever task is left out and without seed 11."
+    assert said in list(findings.answer(mine))
     assert set(mine.first_without.values()) == {"nope"}
 
 

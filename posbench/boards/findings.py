@@ -242,12 +242,22 @@ def _without_each(standing: Ranked, code: Code) -> Iterator[str]:
         if row != first:
             others.setdefault(row, []).append(left_out)
     if not others:
-        each = " or ".join(_left_out(standing))
-        yield f"{code(first)} stays first whichever {each} is left out."
+        yield f"{code(first)} stays first {' and '.join(_stays(standing))}."
         return
     shown = "; ".join(f"{code(row)} without {listed(each, 'or')}" for row, each in others.items())
     each = " or ".join(_left_out(standing))
     yield f"Another row is first where one {each} is left out: {shown}."
+
+
+def _stays(standing: Ranked) -> Iterator[str]:
+    """Without what a row stays first: seeds by name, where only some could be left out."""
+    seeds = [each for each in standing.first_without if each.startswith("seed ")]
+    if len(seeds) in (0, standing.part.runs["seed"].nunique()):
+        yield f"whichever {' or '.join(_left_out(standing))} is left out"
+        return
+    if len(standing.tasks) > 1:
+        yield "whichever task is left out"
+    yield f"without {listed(seeds, 'or')}"
 
 
 def _left_out(standing: Ranked) -> Iterator[str]:
