@@ -118,10 +118,10 @@ def test_a_glob_finds_rows_and_files(
     glob: str, chosen: str, mine: Path, answered: Answered
 ) -> None:
     # A setting that is wrong in every run, so that nothing is trained.
-    words = ("--config-dir", str(mine), "-m", f"method=glob({glob})", "seed=abc")
+    words = ("--config-dir", str(mine), "-m", f"method=glob({glob})", "training.steps=abc")
     status, out, err = answered(*words)
     assert status == 1 and err.endswith(" failed\n")
-    assert f"method={chosen} seed=abc: seed must be a valid integer" in out
+    assert f"method={chosen} training.steps=abc: training.steps must be a valid integer" in out
 
 
 @pytest.mark.parametrize(

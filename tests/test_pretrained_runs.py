@@ -856,7 +856,9 @@ def test_one_factor_for_all_lengths_changes_short_texts_too(said: Said, tmp_path
     both = [e for e in files.records(tmp_path / "mine") if e.method.extension == "yarn"]
     per_length = {e.rows[0].loss for e in both if "factor" not in e.config["extension"]}
     assert found["direct", 1] in per_length  # nothing changes there
-    assert "scale=served needs the trained length" in said("scale=served", "tokens=[128]")[2]
+    assert (
+        "scale=served compares with the trained length" in said("scale=served", "tokens=[128]")[2]
+    )
 
 
 @pytest.mark.parametrize("length", [0.6, 6])
