@@ -356,6 +356,16 @@ def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
         assert sum("is shown to gain anything" in line for line in said) == (not shown)
 
 
+@pytest.mark.parametrize("trained", [4096, 8192])
+def test_a_beta_that_is_not_the_published_one_is_named(hosts: dict[str, Any], trained: int) -> None:
+    """At 4,096 positions it is 32.03."""
+    given = AdviceSettings(target=4 * trained, results=ROOT / "results")
+    said = [*Advice(given, ServedModel(trained, 5e5, 64, given.target), hosts).lines()]
+    assert any('"rope_type": "yarn"' in each for each in said)
+    named = any(each.startswith("beta_fast is the one that posbench") for each in said)
+    assert named is (trained != 4096)
+
+
 def test_a_width_of_heads_that_nobody_gave_is_said_to_be_assumed(hosts: dict[str, Any]) -> None:
     """NTK's base depends on it: 500,000 * 2 ** (64 / 63) of 128 channels, and 32 / 31 of 64."""
     _, _, first, assumed, *_ = advice(hosts, 5e5).lines()

@@ -351,11 +351,11 @@ class Advice:
             yield f"To serve {name} up to {self.settings.target} positions:"
             recipe = Recipe.of(self.model, known[name])
             yield from (f"  {each}" for each in recipe.lines(self.settings.target))
-            if (recipe.parameters or {}).get("beta_fast", PUBLISHED_BETA) != PUBLISHED_BETA:
+            beta = (recipe.parameters or {}).get("beta_fast", PUBLISHED_BETA)
+            if round(beta) != PUBLISHED_BETA:
                 yield (
-                    f"beta_fast is the one that posbench measures with. The published one is "
-                    f"{PUBLISHED_BETA}, and "
-                    "which of the two is better was not measured on a real model."
+                    "beta_fast is the one that posbench measures with. The published one is "
+                    f"{PUBLISHED_BETA}, and which is better was not measured on a real model."
                 )
             if FOLLOWS in known[name].scale_policy:
                 yield (

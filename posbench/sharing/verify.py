@@ -9,7 +9,7 @@ import shlex
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -418,10 +418,11 @@ class Repeating:
         self.console.say(f"{seen}.")
         if seen.leans:
             several = counted(seen.counts[Kind.ROUNDED], "record")
+            by, where = abs(seen.higher.mean), "higher" if seen.higher.mean > 0 else "lower"
             self.console.say(
-                f"Published scores are {with_interval(seen.higher)} higher than those made here "
-                f"(mean of {several}), and rounding has no direction: draw more with --sample, and "
-                "repeat one on a machine of its kind."
+                f"Published scores are {with_interval(replace(seen.higher, mean=by))} {where} "
+                f"than those made here (mean of {several}), and rounding has no direction: draw "
+                "more with --sample, and repeat one on a machine of its kind."
             )
         if perhaps_of_another_cpu:
             self.console.say(OF_ANOTHER_CPU)
