@@ -460,16 +460,22 @@ def test_a_model_without_some_of_its_weights_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("num_hidden_layers", 10**9), ("max_position_embeddings", 10**30)]
+    ("section", "name", "value"),
+    [
+        (None, "num_hidden_layers", 10**9),
+        (None, "max_position_embeddings", 10**30),
+        ("rope_parameters", "original_max_position_embeddings", 10**30),
+    ],
 )
 def test_a_configuration_of_more_than_any_model_has_is_refused(
-    said: Said, folder: Path, tmp_path: Path, name: str, value: int
+    said: Said, folder: Path, tmp_path: Path, section: str | None, name: str, value: int
 ) -> None:
     """A model of so many layers would be built for hours."""
     giant = tmp_path / "giant"
     shutil.copytree(folder, giant)
     config = json.loads((giant / "config.json").read_text())
-    (giant / "config.json").write_text(json.dumps(config | {name: value}))
+    (config if section is None else config[section])[name] = value
+    (giant / "config.json").write_text(json.dumps(config))
     status, _, error = said(f"model={giant}")
     assert status == 1 and error.splitlines()[-1].startswith(
         f"posbench: model={giant} has {name}: {value} in its config.json, which is more than "

@@ -320,7 +320,7 @@ SAME_TOKENS = (
     "The same tokens are asked for at every length, and only what comes before them grows. "
     "Differences are in nats a token, those of a length less those at 1x: above 0, more context "
     "does harm. right is the share of these tokens that are predicted, and its difference. "
-    "Intervals are those of texts drawn again, 95 %."
+    "Intervals are those of texts drawn again, 95 %. Another seed may lie outside of them."
 )
 
 

@@ -197,10 +197,13 @@ built for hours, or counted in numbers that no tensor has.
 
 def refuse_giants(folder: Path) -> None:
     """ConfigError where a configuration asks for more layers or positions than any model has."""
-    config = _mapping(folder / "config.json")
-    inside = config.get("text_config")
-    for place in (config, inside if isinstance(inside, dict) else {}):
-        for name, value in place.items():
+    places: list[Any] = [_mapping(folder / "config.json")]
+    while places:
+        place = places.pop()
+        if isinstance(place, list):
+            places += place
+        for name, value in place.items() if isinstance(place, dict) else ():
+            places.append(value)  # as the settings of a rotation, which have a length of their own
             most = next((most for part, most in MOST.items() if part in name), None)
             if most is not None and isinstance(value, int | float) and value > most:
                 raise ConfigError(
