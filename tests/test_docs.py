@@ -472,7 +472,7 @@ def test_a_number_of_a_page_is_that_of_the_board(facts: answers.Facts) -> None:
     row = first.placed[0]
     assert f"`{row}` reaches furthest among 26 rows: {first.reach(row)}, on" in text
     less = first.less("rope_qk_norm", row).replace("95 % ", "")
-    assert f"the highest is `rope_qk_norm` (.47), {less}" in text
+    assert f"the highest is `rope_qk_norm` ({first.number('rope_qk_norm')}), {less}" in text
     base = facts.section("main", "Extensions at base 10,000")
     assert f"`{base.first_at(8)}` is highest: {base.reach(base.first_at(8), 8)}, on" in text
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pandas as pd
 
@@ -195,10 +195,9 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
     )
     level = [row for row in others if line["reaches"] - summary.loc[row, "reaches"] < EQUIVALENT]
     if level:
-        more = f" and {counted(len(level) - FEW, 'other')}" * (len(level) > FEW)
         said += (
-            f" That is less than {number(EQUIVALENT)} above "
-            f"{', '.join(map(code, level[:FEW]))}{more}, which the board counts as equal."
+            f" That is less than {number(EQUIVALENT)} above {_few(map(code, level))}, which the "
+            "board counts as equal."
         )
     sure, rest, untested = _tested(summary, others)
     if rest:
@@ -222,6 +221,13 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
             "too few tasks in common with it for a test."
         )
     return said
+
+
+def _few(names: Iterable[str]) -> str:
+    """Names as a sentence lists them, the first ones where there are many."""
+    every = [*names]
+    others = [counted(len(every) - FEW, "other")] if len(every) > FEW else []
+    return listed([*every[:FEW], *others])
 
 
 def _tested(less: pd.DataFrame, rows: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
@@ -291,7 +297,7 @@ def _learned(standing: Ranked, code: Code) -> str:
         unit, verb = "sample", "answered"
         solved = "are answered at 1x without an extension"
     every_task = "the task" if tasks == 1 else f"each of the {tasks} tasks"
-    shown = f": {', '.join(map(code, every))}" if every and len(every) <= FEW else ""
+    shown = f": {listed([*map(code, every)])}" if every and len(every) <= FEW else ""
     return (
         f"{int(runs['learned'].sum()):,} of {counted(len(runs), unit)} {solved}. "
         f"{whole or 'None'} of {counted(len(summary), 'row')} "
@@ -315,10 +321,8 @@ def _at_lengths(
         sure, rest, untested = _tested(less, list(map(str, less.index)))
         highest = at["number"].iloc[0] - at["number"] < ROUNDING
         equal = [code(str(row)) for row in at.index[highest]]
-        if len(equal) > FEW:
-            equal = [*equal[:FEW], counted(len(equal) - FEW, "other")]
         said = (
-            f"At {multiple:g}x, on {code(host)}, {' and '.join(equal)} "
+            f"At {multiple:g}x, on {code(host)}, {_few(equal)} "
             f"{agreeing(len(equal), 'is', 'are')} highest: "
             f"{number(at.loc[first, 'number'])}{bounds(at.loc[first])}, {_on(standing, first)}"
         )
@@ -331,7 +335,7 @@ def _at_lengths(
         if short:
             yield f"{said}."
             continue
-        near = ", ".join(map(code, short_names(rest[:3])))
+        near = listed([*map(code, short_names(rest[:3]))])
         shown = agreeing(len(sure) or 1, "is", "are")
         said += f". {len(sure) or 'None'} of {len(less)} others {shown} shown to differ from it"
         said += f"; of the rest, {near} {agreeing(len(rest[:3]), 'is', 'are')} highest" * bool(rest)
@@ -373,8 +377,8 @@ def _unknown(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
         learned = once.groupby("task")["learned"].mean()
         if never := list(learned.index[learned == 0]):
             yield (
-                f"No row of {_link(standing)} has learned {', '.join(never)}, so how far it can be "
-                "stretched is not known."
+                f"No row of {_link(standing)} has learned {listed(never, 'or')}, so how far it "
+                "can be stretched is not known."
             )
         half = [
             f"{task} ({math.floor(100 * each)} %)"
@@ -382,8 +386,8 @@ def _unknown(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
             if 0 < each < 0.5
         ]
         if half:
-            few = ", ".join(half)
-            yield f"Fewer than half of the trainings of {_link(standing)} learned {few}."
+            few = f"Fewer than half of the trainings of {_link(standing)} learned"
+            yield f"{few} {listed(half)}."
         if standing.part.runs["step_multiplications"].isna().any():
             yield (
                 f"Not every record of {_link(standing)} counts its multiplications, so what rows "
@@ -395,7 +399,7 @@ def _unknown(board: Board, found: Sequence[Ranked]) -> Iterator[str]:
             if never := list(learned.index[~learned]):
                 (host,) = standing.part.rows.encodings
                 yield (
-                    f"No training of {code(host)} learned {', '.join(never)}: {_link(standing)} "
+                    f"No training of {code(host)} learned {listed(never, 'or')}: {_link(standing)} "
                     "says nothing of extensions there."
                 )
     if missing := [f"“{title}”" for title in unrun_parts(board, (each.part for each in found))]:
