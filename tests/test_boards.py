@@ -462,8 +462,9 @@ def test_what_a_part_changes_of_the_protocol_is_part_of_the_name_and_pairs_are_c
     assert ranked[1].known == ["rope (training.learning_rate=0.006)"]
     chapters = list(contrast_parts(board, ranked))
     rules = [str(each.blocks[0]).partition(" if ")[2] for each in chapters]
-    assert rules[0].startswith("the first reaches further, or less far by less than .10, on")
-    assert rules[1].startswith("the first reaches further by more than .00 in the mean")
+    assert rules[0].startswith("the first falls short of the second by less than .10, on at")
+    assert rules[0].endswith("It holds for 1 pair and is open for 1 pair.")
+    assert rules[1].startswith("the first reaches further by more than .00, on average over")
     as_far, further, rates = (table for each in chapters for table in each.tables)
     assert [line.cells[1] for line in as_far.rows] == ["2 of 3", "\N{EN DASH}"]
     assert [line.cells[-1] for line in as_far.rows] == ["yes", "\N{EN DASH}"]
@@ -631,7 +632,7 @@ def test_rows_stand_in_the_order_of_what_they_reach() -> None:
     cells = cells_of(placed)["nope"]
     # From 1 at 1x to .9 at 2x, then level: (.95 + 2 x .9) / 3, chance being .001.
     assert (cells["reaches"], cells["learned"], cells["tasks"]) == (".92", "100 %", "4/4")
-    short = ["method", "learned", "tasks", "reaches", "95 %", "less the first"]
+    short = ["method", "learned", "tasks", "reaches", "95 %", "minus the first"]
     assert [each.name for each in placed.columns if each.terminal] == short
     assert by_task.headings == ["method", *board.all_tasks]
     assert by_task.rows[0].cells == [".92"] * 4

@@ -470,7 +470,7 @@ def test_a_number_of_a_page_is_that_of_the_board(facts: answers.Facts) -> None:
     text = (ROOT / "results/main/findings.md").read_text()
     first = facts.section("main", "Encodings: zero-shot")
     row = first.placed[0]
-    assert f"`{row}` reaches furthest among 26 rows: {first.reach(row)}, on" in text
+    assert f"`{row}` reaches furthest of 26 rows: {first.reach(row)}, on" in text
     less = first.less("rope_qk_norm", row).replace("95 % ", "")
     assert f"the highest is `rope_qk_norm` ({first.number('rope_qk_norm')}), {less}" in text
     base = facts.section("main", "Extensions at base 10,000")
@@ -621,7 +621,7 @@ def test_what_a_panel_says_of_itself_is_on_its_page(facts: answers.Facts) -> Non
     until = facts.section("encodings", "Encodings")
     assert facts.section("served", "One scale").seeds_of_tasks == "2 seeds on 6 tasks"
     assert sum(map(int, re.findall(r"seeds? on (\d+)", until.seeds_of_tasks))) == until.num_tasks
-    budget = page.partition("## What was learned for the multiplications of fox")[2]
+    budget = page.partition("## What was learned with the multiplications of fox")[2]
     for row in ("path_blocked", "nope_short_conv"):
         shares = within(until.standing.pool, "fox")["learned"]
         assert f"| {row} | {100 * shares[row]:.0f} % |" in budget

@@ -116,11 +116,11 @@ def test_a_training_that_several_extensions_share_counts_once(
 def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     everything: list[Record],
 ) -> None:
-    [line] = [each for each in said(everything) if each.startswith("- Of what they have learned")]
-    assert "`nope` reaches furthest among 4 rows: .91 (95 % " in line
+    [line] = [each for each in said(everything) if each.startswith("- On the tasks that each row learned")]
+    assert "`nope` reaches furthest of 4 rows: .91 (95 % " in line
     assert "on 4 of 4 tasks, learned by 16 of 16 trainings. That is less than .02 above" in line
     assert "above `alibi`, which the board counts as equal. 1 row is not shown to differ" in line
-    assert "`alibi` less `nope` is -.01 (" in line
+    assert "`alibi` minus `nope` is -.01 (" in line
     assert "2 rows differ from it: the highest is `t5` (.57), -.35 (-." in line
     assert line.endswith("[Encodings](leaderboard.md#encodings)")
 
@@ -145,7 +145,7 @@ def test_what_counts_as_equal_is_counted_where_it_is_not_named() -> None:
         for task in TASKS
     ]
     lines = said(found, definition.read(asked, "small"))
-    [line] = [each for each in lines if each.startswith("- Of what they have learned")]
+    [line] = [each for each in lines if each.startswith("- On the tasks that each row learned")]
     assert "above `nope`, `alibi`, `t5`, `fox` and 2 others, which the board counts as" in line
 
 
@@ -172,7 +172,7 @@ def test_what_a_first_place_is_without_each_task_and_seed_is_said() -> None:
         **{task: "alibi" if task == "copy" else "nope" for task in tasks},
         **{f"seed {seed}": "nope" for seed in seeds},
     }
-    sentence = "Another row is first where one task or seed is left out: alibi without copy."
+    sentence = "Another row is first if one task or seed is left out: alibi without copy."
     assert sentence in list(findings.answer(mine))
     [mine, *_] = standings(ahead)
     assert "alibi stays first whichever task or seed is left out." in list(findings.answer(mine))
@@ -217,7 +217,7 @@ def test_rows_without_a_test_are_not_among_those_that_are_not_shown_to_differ() 
     asked = BOARD.replace("[copy, reverse, passkey, induction]", "[copy, passkey]")
     of = definition.read(asked.replace("[copy, passkey, induction]", "[copy, passkey]"), "two")
     ahead = runs({"nope": 0.9, "rope": 0.2}, tasks=("copy", "passkey"))
-    [line] = [each for each in said(ahead, of) if each.startswith("- Of what they have learned")]
+    [line] = [each for each in said(ahead, of) if each.startswith("- On the tasks that each row learned")]
     assert "not shown to differ" not in line
     assert "1 row has learned too few tasks in common with it for a test." in line
     extended = [
@@ -262,7 +262,7 @@ def test_what_all_rows_extend_is_said_to_those_who_have_a_trained_model() -> Non
     assert said(found, of)[4] == "## Which extension"
     doors = findings.doors([mine])
     assert list(doors) == ["I have a trained model", "I have a method of my own"]
-    assert doors["I have a trained model"][0].startswith("Both: nope_pi reaches furthest among 2")
+    assert doors["I have a trained model"][0].startswith("Both: nope_pi reaches furthest of 2")
 
 
 def test_a_row_that_did_not_learn_a_task_is_not_punished_for_it(everything: list[Record]) -> None:
@@ -273,7 +273,7 @@ def test_a_row_that_did_not_learn_a_task_is_not_punished_for_it(everything: list
     [line] = [
         each
         for each in said(without(everything, "nope", "copy"))
-        if each.startswith("- Of what they have learned")
+        if each.startswith("- On the tasks that each row learned")
     ]
     assert "on 3 of 4 tasks, learned by 12 of 16 trainings" in line
 
@@ -391,7 +391,7 @@ def test_the_first_reference_gives_the_others_its_multiplications(
     ranked = standings_of(asked, Measured.of(found))
     [chapter] = tables.budget_parts(asked, ranked)
     [table] = chapter.tables
-    assert chapter.title == "What was learned for the multiplications of rope"
+    assert chapter.title == "What was learned with the multiplications of rope"
     assert [(line.name, *line.cells) for line in table.rows] == [
         ("nope", "100 %", "4/4"),
         ("rope", "100 %", "4/4"),
@@ -418,7 +418,7 @@ def test_the_headline_is_the_first_section_and_the_longest_length(
 ) -> None:
     told = list(findings.headline(standings(everything)))
     assert [each.split(",")[0] for each in told] == [
-        "Of what they have learned",
+        "On the tasks that each row learned",
         "nope stays first whichever task or seed is left out.",
         "At 8x",
     ]

@@ -120,7 +120,7 @@ def test_what_follows_is_said_to_each_reader_with_a_link(folder: Path) -> None:
     said, alone, link = doors["I train from scratch"]
     assert alone == "nope stays first whichever task or seed is left out."
     reaches = standing.summary.loc["nope", "reaches"]
-    assert f"nope reaches furthest among 3 rows: {reaches:.2f}".replace(" 0.", " .") in said
+    assert f"nope reaches furthest of 3 rows: {reaches:.2f}".replace(" 0.", " .") in said
     [anchor] = re.findall(r"\(#(.*)\)", link)
     assert f'<h2 id="{anchor}">' in (folder / "leaderboard.html").read_text(encoding="utf-8")
 
@@ -133,7 +133,7 @@ def test_tables_read_without_a_script(text: str) -> None:
     assert ranked == ["nope", "alibi", "rope", "t5"]
     assert body.count("<summary>copy</summary>") == body.count("<summary>passkey</summary>") == 1
     assert '<svg class="map"' in body and "Zero-shot, protocol cpu" in body
-    assert "Of what they have learned, nope reaches furthest among 3 rows" in body
+    assert "On the tasks that each row learned, nope reaches furthest of 3 rows" in body
     assert "commit c0ffee" in body and "torch 2.9.0+cpu" in body and "on cpu" in body
 
 

@@ -370,7 +370,7 @@ def test_a_width_of_heads_that_nobody_gave_is_said_to_be_assumed(hosts: dict[str
     """NTK's base depends on it: 500,000 * 2 ** (64 / 63) of 128 channels, and 32 / 31 of 64."""
     _, _, first, assumed, *_ = advice(hosts, 5e5).lines()
     assert "turn within 8192 positions" in first
-    assert assumed.startswith("A head is taken to rotate 128 channels")
+    assert assumed.startswith("This assumes 128 rotated channels per head")
     words = {"trained": 8192, "base": 5e5, "target": 16384, "channels": 64}
     narrow = advise.Advice.of(AdviceSettings(**words, results=ROOT / "results"))
     assert narrow.model.pairs == 32

@@ -303,7 +303,7 @@ def test_a_run_ends_with_the_area_and_the_reach_that_a_board_gives_it() -> None:
     assert said_by(made, None) == [
         "The gate of the task is 0.95 at 1x: learned.",
         f"Area from 1x to 8x, corrected for chance: rope_ntk {ours['area']:.3f} "
-        f"(reach {ours['reach']}x).",
+        f"(half at {ours['reach']}x).",
     ]
     assert 0.4 < ours["area"] < 0.6 and str(ours["reach"]) == "2.83"
     assert np.isnan(plain["area"]) and len(said_by(base, None)) == 1  # 8x was not tested
@@ -315,7 +315,7 @@ def test_a_run_has_learned_if_its_training_has_without_the_extension() -> None:
     base = record("rope", right)
     gate, area = said_by(made, base)
     assert gate.endswith(": learned.")
-    assert area.endswith("rope_pi 0.000 (reach < 1x), rope 1.000 (reach > 8x).")
+    assert area.endswith("rope_pi 0.000 (half at < 1x), rope 1.000 (half at > 8x).")
     assert said_by(made, made)[0].endswith("not learned, so that longer lengths say little.")
 
 

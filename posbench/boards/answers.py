@@ -119,8 +119,8 @@ class Facts:
             asked += len(pairs)
         table = pipes(["predicted", "holds for", "and not for"], rows, "lrl")
         rule = (
-            "A prediction holds for a pair by its margin, mostly two hundredths in the mean of "
-            f"tasks. That is no test: for {shown} of {asked} the interval is above 0."
+            "A prediction holds for a pair by its margin, mostly .02 on average over tasks. "
+            f"That is no test: for {shown} of {asked} the interval is above 0."
         )
         return "\n".join([*table, "", rule])
 
@@ -128,6 +128,13 @@ class Facts:
         """What more context gives or takes on the one task of a board."""
         [found] = more_context(self.measured(board))
         return found
+
+    def lost(self, board: str, row: str, seed: int, multiple: float) -> float:
+        """What one seed of a row loses from 1x to a multiple, in nats a token."""
+        runs = self.context(board).by_text
+        runs = runs[(runs["row"] == row) & (runs["seed"] == seed)]
+        far, near = (runs[runs["multiple"] == each] for each in (multiple, 1.0))
+        return float((far["nats"].sum() - near["nats"].sum()) / far["tokens"].sum())
 
     def context_table(self, board: str) -> str:
         """The same as a table, a line a row."""
@@ -148,9 +155,10 @@ class Facts:
         if (self.root / "results" / panel / "records").is_dir():
             done = self.num_records(panel)
             return (
-                f"The panel {link} asks it; {done} of its runs are done, and it is not summed up."
+                f"The panel {link} asks this. {done} of its runs are done, and we have not summed "
+                "them up yet."
             )
-        return f"The panel {link} asks it and has no records yet: `posbench sweep board={panel}`."
+        return f"The panel {link} asks this and has no records yet: `posbench sweep board={panel}`."
 
     @property
     def unrun(self) -> str:
@@ -243,7 +251,7 @@ class Facts:
     def added(
         self, board: str, model: str, extension: str, tokens: int, task: str = LAST_TOKENS
     ) -> Estimate:
-        """The loss of an extension of a pretrained model less that of none, over texts."""
+        """The loss of an extension of a pretrained model minus that of none, over texts."""
         found = added(self._read_by(board, model, tokens, task), extension, questions(task))
         if found is None:
             raise PosbenchError(f"{board} has no record of {extension} on {model}")

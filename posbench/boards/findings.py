@@ -43,11 +43,11 @@ EQUIVALENT = Judged().equivalent
 """Numbers that differ by less count as equal, on every board."""
 
 MEANING = Markdown(
-    "A row *reaches* as far as the area under its score from 1x to 8x, of the trainings that "
-    "learned their task. A model of rows and tasks puts rows that have learned other tasks beside "
-    "each other. Intervals are of 95 %, over tasks and seeds. Two rows differ if they do on the "
-    "tasks that both have learned. That test is corrected for the number of rows, by Holm, and "
-    "the intervals are not."
+    "*Reaches* is the area under the score from 1x to 8x. Only trainings that learned their task "
+    "count. An additive model of rows and tasks makes rows comparable that learned different "
+    "tasks. Intervals cover 95 %, over tasks and seeds. Two rows differ if a test finds a "
+    "difference on the tasks that both learned. Holm's correction for the number of rows is in "
+    "that test, and not in the intervals."
 )
 
 Code = Callable[[str], str]
@@ -141,10 +141,10 @@ def of_models(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
         elif each.placed:
             row = each.placed[0]
             line = each.summary.loc[row]
-            among = f"furthest among {counted(len(each.placed), 'row')}," * (len(each.placed) > 1)
+            of = f"furthest of {counted(len(each.placed), 'row')}," * (len(each.placed) > 1)
             reaches = f"{number(line['reaches'])}{bounds(line)}"
             yield (
-                " ".join(filter(None, [f"{each.part.title}: {row} reaches", among, reaches])) + "."
+                " ".join(filter(None, [f"{each.part.title}: {row} reaches", of, reaches])) + "."
             )
 
 
@@ -189,7 +189,7 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
             f"{number(line['reaches'])}{bounds(line)}, {_on(standing, first)}."
         )
     said = (
-        f"Of what they have learned, {code(first)} reaches furthest among "
+        f"On the tasks that each row learned, {code(first)} reaches furthest of "
         f"{counted(len(standing.placed), 'row')}: {number(line['reaches'])}{bounds(line)}, "
         f"{_on(standing, first)}."
     )
@@ -203,7 +203,7 @@ def _furthest(standing: Ranked, code: Code, *, short: bool = False) -> str:
     if rest:
         near = rest[: 1 if short else 3]
         shown = "; ".join(
-            f"{code(row)} less {code(first)} is {_less(summary.loc[row])}" for row in near
+            f"{code(row)} minus {code(first)} is {_less(summary.loc[row])}" for row in near
         )
         said += (
             f" {counted(len(rest), 'row')} {agreeing(len(rest), 'is', 'are')} not shown to differ "
@@ -252,7 +252,7 @@ def _without_each(standing: Ranked, code: Code) -> Iterator[str]:
         return
     shown = "; ".join(f"{code(row)} without {listed(each, 'or')}" for row, each in others.items())
     each = " or ".join(_left_out(standing))
-    yield f"Another row is first where one {each} is left out: {shown}."
+    yield f"Another row is first if one {each} is left out: {shown}."
 
 
 def _stays(standing: Ranked) -> Iterator[str]:

@@ -257,7 +257,7 @@ class MoreContext:
     protocol: str
     task: str
     rows: pd.DataFrame  # the best at the longest first; see `posbench.statistics.context.of_rows`
-    beside: pd.DataFrame  # at the longest, the others less the first; see `beside_the_first`
+    beside: pd.DataFrame  # at the longest, the others minus the first; see `beside_the_first`
     by_text: pd.DataFrame  # that all of it is made of; see `Measured.by_text`
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from posbench.base.wording import counted, listed
 from posbench.boards.measured import MULTIPLES, MoreContext
 from posbench.boards.ranking import ROUNDING, Ranked
 from posbench.config.board import Board, Contrast
@@ -20,17 +21,16 @@ WRITTEN = (
     "or changed after the first run."
 )
 PREDICTED = (
-    f"{WRITTEN} A pair is compared on the tasks that both rows have learned, "
-    "by the area from 1x to 8x of the trainings that learned, with the seeds that both were run "
-    "with. The difference is the mean over "
-    "these tasks, first less second, with its 95 % interval over tasks and seeds, which no test "
-    "corrects for the number of pairs."
+    f"{WRITTEN} Pairs are compared on the tasks that both rows have learned and the seeds that "
+    "both have, by the area from 1x to 8x of the trainings that learned. The difference is first "
+    "minus second, on average over these tasks. Its 95 % interval is over tasks and seeds, without "
+    "a correction for the number of pairs."
 )
 PREDICTED_BY_CONTEXT = (
     f"{WRITTEN} A pair is compared on the same tokens of the seeds that both rows learned with. "
-    "The difference is what the second loses from 1x to 8x less what the first loses, in nats a "
-    "token, so above 0 the first loses less. Its 95 % interval is that of texts drawn again, which "
-    "no test corrects for the number of pairs."
+    "The difference is what the second loses from 1x to 8x minus what the first loses, in nats a "
+    "token, so above 0 the first loses less. Its 95 % interval is over texts, without a correction "
+    "for the number of pairs."
 )
 HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "holds"]
 
@@ -101,28 +101,33 @@ def contrast_parts(
     for said, pairs in predictions(board, found, contexts).items():
         contrast = board.contrasts[said]
         verdicts = [pair.verdict for pair in pairs]
-        counts = ", ".join(
-            f"{verdicts.count(each)} {name}"
-            for each, name in (("yes", "as predicted"), ("no", "not"), (NOTHING, "not known"))
-            if each in verdicts
+        known = (("yes", "holds for"), ("no", "fails for"), (NOTHING, "is open for"))
+        came = listed(
+            [
+                f"{verb} {counted(verdicts.count(each), 'pair')}"
+                for each, verb in known
+                if each in verdicts
+            ]
         )
         rule = _rule_by_context(contrast) if contexts else _rule(contrast)
         meant = PREDICTED_BY_CONTEXT if contexts else PREDICTED
-        notes = [f"It holds for a pair if {rule}. {counts}.", meant]
+        notes = [f"It holds for a pair {rule}. It {came}.", meant]
         yield Chapter(said, [*notes, Table.of(HEADINGS, [pair.line for pair in pairs])])
 
 
 def _rule(contrast: Contrast) -> str:
-    rule = f"the first reaches further by more than {number(contrast.by)}"
+    rule = f"if the first reaches further by more than {number(contrast.by)}"
     if contrast.by < 0:
-        rule = f"the first reaches further, or less far by less than {number(-contrast.by)}"
+        rule = f"unless the first falls short of the second by {number(-contrast.by)} or more"
     if contrast.share is None:
-        return f"{rule} in the mean over these tasks"
+        return f"{rule}, on average over these tasks"
+    if contrast.by < 0:
+        rule = f"if the first falls short of the second by less than {number(-contrast.by)}"
     return f"{rule}, on at least {100 * contrast.share:.0f} % of these tasks"
 
 
 def _rule_by_context(contrast: Contrast) -> str:
-    return f"the difference is above {number(contrast.by, 3)} nats a token"
+    return f"if the difference is above {number(contrast.by, 3)} nats a token"
 
 
 def _by_context(

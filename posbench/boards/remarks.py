@@ -69,7 +69,7 @@ def _few_seeds(runs: pd.DataFrame, found: Sequence[Record]) -> str:
         f"{few:,} of {len(seeds):,} pairs of method and task {agreeing(few, 'has', 'have')} one "
         f"{one} or two, and so no interval"
         if few < len(seeds)
-        else f"No method has three {one}s on a task, so no interval is of one task"
+        else f"No method has three {one}s on any task, so no task has an interval"
     )
     more = "" if any(record.definition for record in found) else advice
     return f"{said}; {one} noise is often larger than the difference between two methods.{more}"

@@ -75,7 +75,7 @@ class SectionFacts:
         return f"{line['tasks']:.0f} of {counted(int(line['num_tasks']), 'task')}"
 
     def less(self, row: str, other: str, length: float | None = None) -> str:
-        """A row less another on the tasks that both have learned, with the interval."""
+        """A row minus another on the tasks that both have learned, with the interval."""
         line = self._less(row, other, length)
         ends = "" if pd.isna(line["low"]) else f"95 % {span(line['low'], line['high'])}, "
         return f"{number(line['difference'])} ({ends}{counted(int(line['common']), 'task')})"
@@ -107,12 +107,12 @@ class SectionFacts:
     def loses_less(
         self, pair: tuple[str, str], other: tuple[str, str], length: float | None = None
     ) -> bool:
-        """Whether a row less another is above the difference of a second pair in every seed."""
+        """Whether a row minus another is above the difference of a second pair in every seed."""
         more = self._by_seed(*pair, length) - self._by_seed(*other, length)
         return len(more) > 0 and bool((more > 0).all())
 
     def _by_seed(self, row: str, other: str, length: float | None) -> pd.Series:
-        """A row less another by seed, in the mean over the tasks that both learned with it."""
+        """A row minus another by seed, in the mean over the tasks that both learned with it."""
         measure = "area" if length is None else f"{length:g}x"
         runs, _ = self.measured.with_scores(self.standing.pool, self.standing.longest)
         runs = runs[runs["trained"] & runs["row"].isin([row, other])]
@@ -123,7 +123,7 @@ class SectionFacts:
         return by_seed
 
     def over_seeds(self, row: str, other: str, task: str) -> str:
-        """A row less another on one task, with the interval over the seeds that both learned."""
+        """A row minus another on one task, with the interval over the seeds that both learned."""
         of, over = (self._learned_areas(each, task) for each in (row, other))
         return with_interval(Estimate.over((of - over).dropna()))
 
@@ -162,7 +162,7 @@ class SectionFacts:
         return areas
 
     def on_task(self, row: str, other: str, task: str, length: float | None = None) -> str:
-        """A row less another on one task, in the mean of the seeds that learned it."""
+        """A row minus another on one task, in the mean of the seeds that learned it."""
         fitted = self.standing.fitted
         assert fitted is not None
         fair = fitted.with_common_seeds(other, row)
@@ -217,6 +217,13 @@ class SectionFacts:
     def first_at(self, length: float) -> str:
         """The row that is highest at a length."""
         return str(self.standing.at(length)["number"].idxmax())
+
+    def on_common(self, rows: Sequence[str]) -> tuple[pd.Series, int]:
+        """How far each of these rows reaches on average on the tasks that all of them have learned,
+        furthest first, and how many tasks these are.
+        """
+        cells = self.standing.cells().loc[list(rows)].dropna(axis=1)
+        return cells.mean(axis=1).sort_values(ascending=False), cells.shape[1]
 
     @property
     def leading(self) -> list[str]:
@@ -364,12 +371,12 @@ class SectionFacts:
 
     def table(self, rows: Sequence[str], columns: Sequence[str], first: str = "method") -> str:
         """Rows in Markdown; a column is one of the board, a task, a length such as "4x", or
-        "less ROW".
+        "minus ROW".
         """
         if len(rows) > MOST:
             raise PosbenchError(f"a table of {len(rows)} rows is too long: at most {MOST}")
         shown = [[code(row), *(self._cell(row, column) for column in columns)] for row in rows]
-        headings = [re.sub(r"^less (\w+)$", r"less `\1`", each) for each in columns]
+        headings = [re.sub(r"^minus (\w+)$", r"minus `\1`", each) for each in columns]
         return "\n".join(pipes([first, *headings], shown))
 
     def _numbers(self, length: float | None) -> pd.DataFrame:
@@ -393,8 +400,8 @@ class SectionFacts:
         if column in headings:
             cells = {line.name: line.cells for line in self._ranking.rows}
             return cells[row][headings.index(column)]
-        if column.startswith("less "):
-            other = column.removeprefix("less ")
+        if column.startswith("minus "):
+            other = column.removeprefix("minus ")
             return NOTHING if row == other else self.less(row, other)
         if re.fullmatch(r"[\d.]+x", column):
             return self.number(row, float(column[:-1]))

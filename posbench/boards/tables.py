@@ -58,40 +58,40 @@ STEPS = Term(
     "Steps",
     "The median number of steps until the validation score passed the gate, over the trainings "
     "that learned.",
-    "Behind it: how many trainings never got there. The median is over other tasks where a row has "
-    "learned others.",
+    "After it: how many trainings never passed. Rows that learned different tasks have medians "
+    "over different tasks.",
 )
 MULTIPLICATIONS = Term(
-    "Products",
+    "TMACs",
     "The median number of multiplications until then, in units of 10^12.",
-    "They are counted over one step. Records of earlier code lack them.",
+    "Each goes with an addition. They are counted over one step, and older records lack them.",
 )
 REACHES = Term(
     "Reaches",
-    "The area under the score from 1x to 8x, on a logarithmic axis of lengths and corrected for "
-    "guessing, of the trainings that learned, adjusted for tasks that a row has not learned: 1 is "
-    "no error up to 8x, 0 is guessing.",
-    "Rows have learned different tasks, and tasks are not alike. So a model of rows and tasks is "
-    "fitted to the mean of each row and task, and the number of a row is its effect at the mean of "
-    "all tasks. Of a row that has learned all tasks it is the plain mean.",
+    "The area under the score from 1x to 8x, on a logarithmic axis of lengths: 1 is no error, 0 is "
+    "guessing. Only trainings that learned count.",
+    "A row that has learned all tasks has their plain mean. For the others an additive model, with "
+    "an effect for each row and each task, estimates that mean. It is fitted to the mean of each "
+    "row and task.",
 )
 INTERVAL = Term(
     "95 %",
-    "The 95 % interval of that number, as other tasks and other seeds would have given it.",
-    "Tasks are drawn again, and seeds within them. Below three learned tasks there is none. Behind "
-    "the area of a single task, ± is half of the interval over seeds, from three seeds on. On "
-    "simulated boards of twelve tasks the interval holds the true number in 96 to 99 of 100 cases, "
-    "also where a quarter of the trainings or tasks fails by luck.",
+    "The 95 % interval of that number: how much other tasks and other seeds might change it.",
+    "A bootstrap draws tasks, and seeds within them. A row with fewer than three learned tasks has "
+    "none. After the area of a single task, ± is half of the interval over three seeds or more. On "
+    "simulated boards of twelve tasks the interval has the true number in 96 to 99 of 100 cases, "
+    "even if a quarter of the trainings or tasks fails by luck.",
 )
 BOUNDS = Term(
     "Bounds",
-    "The mean over all tasks if the row reached as little as can be (0), or as far as the best "
-    "row, where it has not learned the task or was not run.",
-    "The model behind “Reaches” does not know these limits: its number can be a little beyond one.",
+    "The mean over all tasks with the tasks that a row has not learned set to 0, or to the number "
+    "of the best row there.",
+    "“Reaches” comes from a model without these limits. Its number can be above “most” where a row "
+    "has not learned a task that is hard for all others too.",
 )
 DIFFERS = Term(
-    "Less the first",
-    "The row less the first row, on the tasks that both have learned, with its 95 % interval.",
+    "Minus the first",
+    "The row minus the first row, on the tasks that both have learned, with a 95 % interval.",
     "It differs if Student's t over these tasks gives p < .05, corrected by Holm for the number of "
     "rows in the table.",
 )
@@ -101,7 +101,7 @@ AT_LENGTHS = Term(
 )
 CLASS = Term(
     "Class",
-    "Rows are put into classes by what they were given, and are ranked within their class alone.",
+    "Rows are in classes by what they were given, and are ranked only within their class.",
     "Zero-shot rows saw only training lengths. The settings of tuned rows were chosen on a "
     "validation length beyond training. Fine-tuned rows went on training; their controls did so "
     "without an extension. Other rows were trained on positions beyond the training length, or are "
@@ -109,12 +109,11 @@ CLASS = Term(
 )
 BELOW = Term(
     "Below the table",
-    "A row has no place among the others until it was run on two thirds of the tasks and has "
-    "learned them.",
-    "Its number says how far it reaches on few tasks.",
+    "A row is ranked once it has learned two thirds of the tasks. Rows below the table have not, "
+    "so their numbers rest on few tasks.",
 )
 PATH = Term(
-    "Path",
+    "Attention",
     "How attention is computed: in a fused kernel, fused row by row with a mask, or from the whole "
     "matrix of scores.",
     "It was measured on an untrained layer.",
@@ -122,9 +121,9 @@ PATH = Term(
 KEYS = Term(
     "Keys",
     "Whether the keys of earlier tokens can be cached while others follow.",
-    "Yes: a key stays what it is. At one scale: it does as long as the extension keeps its factor. "
-    "No: keys change as tokens follow. No keys: here, scores are not products with keys. It was "
-    "measured on an untrained layer.",
+    "Yes: a cached key never changes. At one scale: it is valid while the extension keeps its "
+    "factor. No: later tokens change earlier keys. No keys: scores are not products with keys "
+    "here. It was measured on an untrained layer.",
 )
 GUIDE = (
     *(SCORE, LEARNED, TASKS, STEPS, MULTIPLICATIONS, REACHES, INTERVAL, BOUNDS, DIFFERS),
@@ -159,12 +158,12 @@ def ranking(standing: Ranked, measured: Measured, own: str = "") -> Table:
         Column("reaches", REACHES.short, heat=True): _number("reaches"),
         Column("95 %", INTERVAL.short): lambda row: span(row["low"], row["high"]),
         Column("bounds", BOUNDS.short, terminal=False): lambda row: span(row["least"], row["most"]),
-        Column("less the first", DIFFERS.short): less_the_first,
+        Column("minus the first", DIFFERS.short): less_the_first,
         **{Column(name, heat=True, terminal=False): _number(name) for name in at},
         Column("steps", STEPS.short, terminal=False, paper=False): _steps,
-        Column("products", MULTIPLICATIONS.short, terminal=False, paper=False): _products,
+        Column("TMACs", MULTIPLICATIONS.short, terminal=False, paper=False): _tera,
         Column("seeds", terminal=False, paper=False): _seeds,
-        Column("path", PATH.short, terminal=False, paper=False): operator.itemgetter("path"),
+        Column("attention", PATH.short, terminal=False, paper=False): operator.itemgetter("path"),
         Column("keys", KEYS.short, terminal=False, paper=False): operator.itemgetter("keys"),
     }
     rows = [row for _, row in summary.iterrows()]
@@ -212,7 +211,7 @@ def _steps(row: pd.Series) -> str:
     return f"{said}, {never:.0f} never" if said != NOTHING and never else said
 
 
-def _products(row: pd.Series) -> str:
+def _tera(row: pd.Series) -> str:
     value = row.get("multiplications", float("nan"))
     return NOTHING if pd.isna(value) else f"{value / 1e12:.2g}"
 
@@ -318,7 +317,7 @@ def _of_task(part: pd.DataFrame, lengths: Mapping[int, str], own: str) -> Table:
 
 SAME_TOKENS = (
     "The same tokens are asked for at every length, and only what comes before them grows. "
-    "Differences are in nats a token, those of a length less those at 1x: above 0, more context "
+    "Differences are in nats a token, those of a length minus those at 1x: above 0, more context "
     "does harm. right is the share of these tokens that are predicted, and its difference. "
     "Intervals are those of texts drawn again, 95 %. Another seed may lie outside of them."
 )
@@ -429,12 +428,12 @@ def budget_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
     tasks = counted(int(table.loc[reference, "num_tasks"]), "task")
     note = (
         f"The budget of a task is what the slowest training of {reference} needed until a "
-        f"validation passed the gate; there is one for {tasks}. The share is that of the trainings "
-        "which passed it for no more multiplications, and have learned the task in the end."
+        f"validation passed the gate. There is one for {tasks}. The table has the share of "
+        "trainings that passed it within the budget and had learned the task in the end."
     )
     lines = [
         Line(str(name), [f"{100 * share:.0f} %", f"{some:.0f}/{every:.0f}"])
         for name, share, some, every in table.itertuples()
     ]
-    title = f"What was learned for the multiplications of {reference}"
+    title = f"What was learned with the multiplications of {reference}"
     yield Chapter(title, [note, Table.of(["method", "learned by then", "tasks"], lines)])

@@ -27,7 +27,7 @@ GROUPS = {
     "method": "an encoding, and what extends it: a row of the leaderboard",
     "encoding": "how position enters the transformer while it is trained",
     "extension": "what is done to the trained model",
-    "task": "what is asked, with a length",
+    "task": "what the model must do, with a length",
     "protocol": "model size, training and test settings that all rows of a table share",
     "experiment": "a protocol, a task and its settings at once, as in a paper",
     "board": "tasks, rows and seeds that a sweep (-m) runs through",

@@ -324,14 +324,14 @@ class Advice:
         beyond = f", and {wanted:.3g}x was not measured" if wanted > LENGTHS[-1] else ""
         if not (self.settings.model or self.settings.channels):
             yield (
-                f"A head is taken to rotate {2 * model.pairs} channels, on which a base that is "
-                "served depends: channels= or model= says yours."
+                f"This assumes {2 * model.pairs} rotated channels per head, on which a served base "
+                "depends. Give channels= or model= if yours differs."
             )
         yield (
             f"{model.target} positions are {wanted:.3g}x. The table has {self.multiple:g}x"
-            f"{beyond}: the mean of scores over tasks, less that of the same weights without an "
-            "extension, with its 95 % interval, not corrected for the number of "
-            "rows. Retrieval is that of results/extensions, two tasks."
+            f"{beyond}: the gain in the mean score over tasks, over the same weights without an "
+            "extension. Its 95 % interval is not corrected for the number of rows. Retrieval has "
+            "two tasks of results/extensions."
         )
 
     def servable(self, order: pd.DataFrame, known: Mapping[str, Extension]) -> str | None:

@@ -82,7 +82,7 @@ def extension_of(row: str, host: str) -> str | None:
 
 
 def retrieval(results: Path, host: str, multiple: float) -> pd.Series:
-    """By extension, the score on two tasks of retrieval less that of the host, of five seeds, at
+    """By extension, the score on two tasks of retrieval minus that of the host, of five seeds, at
     the nearest multiple that results/extensions has; there are too few tasks for an interval.
     """
     path = results / "extensions" / "leaderboard.csv"

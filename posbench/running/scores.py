@@ -39,7 +39,7 @@ def _worth(record: Record, base: Sequence[Row] | None) -> list[str]:
     lines = [f"The gate of the task is {record.gate:g} at 1x: {verdict}."]
     shown = [(record.method.label, record.rows), (record.method.base_label, base or [])]
     numbers = [(label, *_area_and_reach(rows)) for label, rows in shown if rows]
-    said = [f"{label} {of:.3f} (reach {far}x)" for label, of, far in numbers if not np.isnan(of)]
+    said = [f"{label} {of:.3f} (half at {far}x)" for label, of, far in numbers if not np.isnan(of)]
     if said:
         lines.append(f"Area from 1x to 8x, corrected for chance: {', '.join(said)}.")
     return lines

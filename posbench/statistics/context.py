@@ -56,7 +56,7 @@ def sums(by_text: pd.DataFrame, row: str, multiple: float) -> pd.DataFrame:
 
 
 def change(by_text: pd.DataFrame, row: str, multiple: float) -> pd.DataFrame:
-    """What a row loses at a multiple less what it loses at 1x, of each text, as `sums` has it."""
+    """What a row loses at a multiple minus what it loses at 1x, of each text, as `sums` has it."""
     first, longer = (sums(by_text, row, at) for at in (1.0, multiple))
     both = longer.join(first[list(SUMS)], how="inner", rsuffix="_first")
     return both.assign(**{name: both[name] - both[f"{name}_first"] for name in SUMS})[
@@ -67,7 +67,7 @@ def change(by_text: pd.DataFrame, row: str, multiple: float) -> pd.DataFrame:
 def difference(
     one: pd.DataFrame, other: pd.DataFrame, what: str = "nats", draws: int = DRAWS, seed: int = 0
 ) -> Difference:
-    """The first less the second; of both the seeds and texts that both have, with the same tokens.
+    """The first minus the second; of both the seeds and texts that both have, with the same tokens.
 
     `one` and `other` are what `sums` returns, `what` is "nats" or "right". It is NaN where a loss
     of either overflowed, and where they have no such text.
@@ -97,8 +97,8 @@ def of_rows(by_text: pd.DataFrame, multiples: Sequence[float]) -> pd.DataFrame:
     """A line for each row that was tested at 1x and at all of the multiples; the lowest loss at the
     last comes first.
 
-    Columns: `seeds`; `nats` and `right`, a token at 1x; the `Difference` of each multiple, less 1x,
-    in nats; and `gained`, that of the share right at the last. `by_text` is as `sums` takes it.
+    Columns: `seeds`; `nats` and `right`, a token at 1x; the `Difference` of each multiple to 1x, in
+    nats; and `gained`, that of the share right at the last. `by_text` is as `sums` takes it.
     """
     lines: dict[str, dict[Any, Any]] = {}
     for row, mine in by_text.groupby("row"):
@@ -135,7 +135,7 @@ def between(by_text: pd.DataFrame, multiple: float, what: str = "nats") -> pd.Da
 
 
 def beside_the_first(by_text: pd.DataFrame, rows: Sequence[str], multiple: float) -> pd.DataFrame:
-    """At one length, each of the rows but the first less the first: a `Difference` in nats by row.
+    """At one length, each of the rows but the first minus the first: a `Difference` in nats by row.
 
     p is adjusted over all pairs of the rows, as in `between`.
     """

@@ -120,7 +120,7 @@ class Fitted:
     def differences(
         self, first: str, rows: Sequence[str] | None = None, measure: str = "area"
     ) -> pd.DataFrame:
-        """Each of these rows less `first`, on the tasks that both have learned; all by default.
+        """Each of these rows minus `first`, on the tasks that both have learned; all by default.
 
         On a task where two rows were run with other seeds, the seeds that both were run with are
         compared, if there are any: a seed has its own training data.

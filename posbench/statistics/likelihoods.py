@@ -44,7 +44,7 @@ class Draws:
     overall: Array  # [draw, row]; rounded, so that rows that are the same tie
 
     def difference(self, a: str, b: str) -> tuple[float, float]:
-        """The 95 % percentile interval of the mean of `a` less that of `b`."""
+        """The 95 % percentile interval of the mean of `a` minus that of `b`."""
         drawn = self.overall[:, self.rows.index(a)] - self.overall[:, self.rows.index(b)]
         low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
         return float(low), float(high)
@@ -173,7 +173,7 @@ LAST_TOKENS = "last_tokens"
 
 
 def added(table: pd.DataFrame, extension: str, questions: int = 1) -> Estimate | None:
-    """The loss of an extension less that of none, over the texts that both have read, with the
+    """The loss of an extension minus that of none, over the texts that both have read, with the
     interval of Student's t; None where it was not measured.
 
     Args:

@@ -29,7 +29,7 @@ class RowStanding:
 
     row: str
     tasks: tuple[str, ...]
-    others: pd.DataFrame  # ours less each of the others with a number, `p_holm` over all of them
+    others: pd.DataFrame  # ours minus each of the others with a number, `p_holm` over all of them
     named: tuple[str, ...]  # of these the nearest, and those that the board refers to
     ranked: Ranked
     measured: Measured  # the runs of all its rows on these tasks
@@ -75,7 +75,7 @@ class RowStanding:
         """What the report says in numbers, a line for each row of its class, best first.
 
         Columns: `learned`, a share of trainings; `tasks` learned `of` so many; `reaches` with `low`
-        and `high` (95 %); `difference`, ours less theirs over the `common` tasks, with
+        and `high` (95 %); `difference`, ours minus theirs over the `common` tasks, with
         `difference_low` and `difference_high`; `p_holm`; `best_place` and `worst_place`, of our
         row; `yours`, whether it is that.
         """
@@ -146,7 +146,7 @@ def _marked(record: Record) -> Record:
 
 
 def _rivals(ranked: Ranked, row: str, references: set[str]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Our row less each of the others, see `Fitted.differences`, and those that are named; none
+    """Our row minus each of the others, see `Fitted.differences`, and those that are named; none
     where ours has learned nothing.
     """
     ordered = ranked.known

@@ -80,7 +80,7 @@ def place(found: RowStanding) -> str:
 
 
 def numbers(found: RowStanding) -> Table:
-    """Our row and its rivals: both numbers of each, and ours less theirs."""
+    """Our row and its rivals: both numbers of each, and ours minus theirs."""
     rows, table = (
         [],
         found.rivals.rename(columns={"low": "difference_low", "high": "difference_high"}),
@@ -92,7 +92,7 @@ def numbers(found: RowStanding) -> Table:
         tasks = f"{int(line['tasks'])}/{int(line['num_tasks'])}"
         cells = [share(line["learned"]), tasks, number(line["reaches"]), interval, less]
         rows.append(Line(row, cells, own=row == found.row, lacking=not line["placed"]))
-    return Table.of(["row", "learned", "tasks", "reaches", "95 %", "yours less it"], rows)
+    return Table.of(["row", "learned", "tasks", "reaches", "95 %", "yours minus it"], rows)
 
 
 def in_text(found: RowStanding, board: Board, notes: Sequence[str]) -> Page:
