@@ -116,7 +116,7 @@ def test_a_training_that_several_extensions_share_counts_once(
 def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     everything: list[Record],
 ) -> None:
-    [line] = [each for each in said(everything) if each.startswith("- On the tasks that each row learned")]
+    [line] = [each for each in said(everything) if each.startswith("- On the tasks that each")]
     assert "`nope` reaches furthest of 4 rows: .91 (95 % " in line
     assert "on 4 of 4 tasks, learned by 16 of 16 trainings. That is less than .02 above" in line
     assert "above `alibi`, which the board counts as equal. 1 row is not shown to differ" in line
@@ -145,7 +145,7 @@ def test_what_counts_as_equal_is_counted_where_it_is_not_named() -> None:
         for task in TASKS
     ]
     lines = said(found, definition.read(asked, "small"))
-    [line] = [each for each in lines if each.startswith("- On the tasks that each row learned")]
+    [line] = [each for each in lines if each.startswith("- On the tasks that each")]
     assert "above `nope`, `alibi`, `t5`, `fox` and 2 others, which the board counts as" in line
 
 
@@ -217,7 +217,7 @@ def test_rows_without_a_test_are_not_among_those_that_are_not_shown_to_differ() 
     asked = BOARD.replace("[copy, reverse, passkey, induction]", "[copy, passkey]")
     of = definition.read(asked.replace("[copy, passkey, induction]", "[copy, passkey]"), "two")
     ahead = runs({"nope": 0.9, "rope": 0.2}, tasks=("copy", "passkey"))
-    [line] = [each for each in said(ahead, of) if each.startswith("- On the tasks that each row learned")]
+    [line] = [each for each in said(ahead, of) if each.startswith("- On the tasks that each")]
     assert "not shown to differ" not in line
     assert "1 row has learned too few tasks in common with it for a test." in line
     extended = [
@@ -273,7 +273,7 @@ def test_a_row_that_did_not_learn_a_task_is_not_punished_for_it(everything: list
     [line] = [
         each
         for each in said(without(everything, "nope", "copy"))
-        if each.startswith("- On the tasks that each row learned")
+        if each.startswith("- On the tasks that each")
     ]
     assert "on 3 of 4 tasks, learned by 12 of 16 trainings" in line
 

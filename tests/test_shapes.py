@@ -49,6 +49,11 @@ MISSHAPEN = {
         "return replace(a, v=a.v + a.v.mean(2, keepdim=True))",
         r"what is put out for a token changes with a later one \(by .*\), which it would predict",
     ),
+    "AheadInLonger": (
+        "encode",
+        "return a if a.x.shape[1] < 16 else replace(a, v=a.v.roll(-1, 2))",
+        r"what is put out .* of \d+ tokens with others from place \d+ on\), which it would predict",
+    ),
     "Undefined": (
         "encode",
         "return a.plus(lambda rows: (a.distance(rows).log() * 0)[:, None])",

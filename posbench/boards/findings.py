@@ -143,9 +143,7 @@ def of_models(first: Ranked, found: Sequence[Ranked]) -> Iterator[str]:
             line = each.summary.loc[row]
             of = f"furthest of {counted(len(each.placed), 'row')}," * (len(each.placed) > 1)
             reaches = f"{number(line['reaches'])}{bounds(line)}"
-            yield (
-                " ".join(filter(None, [f"{each.part.title}: {row} reaches", of, reaches])) + "."
-            )
+            yield (" ".join(filter(None, [f"{each.part.title}: {row} reaches", of, reaches])) + ".")
 
 
 OF_A_METHOD = (

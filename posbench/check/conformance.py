@@ -18,6 +18,7 @@ from posbench.check.suite import Suite
 from posbench.core.encoding import PositionEncoding
 from posbench.core.scoring import inputs, loss
 from posbench.core.streams import stream_seed
+from posbench.running import shapes
 from posbench.running.setup import Setup
 from posbench.running.subject import (
     CPU_HEAD,
@@ -125,11 +126,24 @@ def every_parameter_gets_a_gradient(subject: Subject) -> None:
     """One training batch at the training length must give every parameter a gradient."""
     run = subject.made()
     model = run.model()
+    for layer in model.encodings:
+        hidden = shapes.hidden_parameters(layer)
+        require(
+            not hidden,
+            f"parameters in {' and '.join(hidden)} are not found by torch, so no training changes "
+            "them: keep them in an nn.ParameterList, nn.ParameterDict, nn.ModuleList or "
+            "nn.ModuleDict",
+        )
     data = inputs(
         run.task.batch(run.train_length, 16, 0, "train", 0), model.encodings, 0, training=True
     )
     loss(model, data).backward()
     for name, parameter in model.named_parameters():
+        require(
+            parameter.grad is None or bool(parameter.grad.isfinite().all()),
+            f"{name} gets a gradient that is infinite or not a number: look for a root, a "
+            "logarithm or a division at zero, also in a branch that torch.where discards",
+        )
         require(
             parameter.grad is not None and bool(parameter.grad.abs().max() > 0),
             f"{name} gets no gradient from a training batch: it is unused, or hidden by a clamp, a "
@@ -138,15 +152,23 @@ def every_parameter_gets_a_gradient(subject: Subject) -> None:
 
 
 def state_dict_round_trips(subject: Subject) -> None:
-    """Two seeds give different models, until the weights of one are loaded into the other."""
-    one, other = subject.made().model(), subject.made().with_setting("seed", 1).model()
+    """Two seeds give different models, until the weights of one are loaded into the other. A model
+    that was called before must then give what one gives that has these weights from the first.
+    """
+    run = subject.made()
+    one, other = run.model().eval(), run.with_setting("seed", 1).model().eval()
     tokens, pos = random_tokens(12), torch.arange(12)[None]
     require(not torch.equal(one(tokens, pos), other(tokens, pos)), "two seeds give the same model")
-    other.load_state_dict(one.state_dict())
+    trained, generator = run.model().eval(), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    other.load_state_dict(trained.state_dict())
     require(
-        torch.equal(one(tokens, pos), other(tokens, pos)),
+        torch.equal(trained(tokens, pos), other(tokens, pos)),
         "a model with the weights of another gives other outputs: something learned or drawn is "
-        "neither a parameter nor a buffer, so it is lost in a checkpoint",
+        "neither a parameter nor a buffer, so it is lost in a checkpoint, or it is kept from an "
+        "earlier call; compute it from the parameters each time",
     )
 
 

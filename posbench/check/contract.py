@@ -31,6 +31,7 @@ from posbench.running.subject import (
 
 ROWS, PLACES = 3, 9  # of a batch; unlike the number of heads, so that neither passes for the other
 INPUTS = ("q", "k", "v", "x", "q_pos", "k_pos", "segments")
+AHEAD = 1e-12  # by which a logit may differ that no later token can change
 UNUSUAL = 23  # tokens: of a number that no other check asks for
 
 
@@ -46,8 +47,13 @@ def calls_return_what_attention_takes(subject: Subject) -> None:
 
 
 def outputs_are_finite(subject: Subject) -> None:
+    """Also at all positions of the longest test, and the first one that is not is named."""
     for encoding in subject.layers():
-        finite(outputs(encoding, torch.arange(12)[None]), "at the positions 0 to 11")
+        with torch.no_grad():
+            found = outputs(encoding, torch.arange(subject.longest)[None])
+        good = [torch.isfinite(each).all(-1).flatten(0, -2).all(0) for each in found]
+        bad = torch.nonzero(~(good[0] & good[1]))
+        finite(found, f"from position {int(bad[0])} on" if len(bad) else "")
 
 
 def finite_under_decreasing_positions(subject: Subject) -> None:
@@ -147,34 +153,46 @@ def _positions(encoding: PositionEncoding, training: bool) -> tuple[Tensor]:
 
 
 def no_output_depends_on_a_later_token(subject: Subject) -> None:
-    """Changing the tokens from place 9 on must leave earlier logits as they are."""
-    model, pos, tokens = subject.stirred_model(), torch.arange(14)[None], random_tokens(14)
-    later = tokens.clone()
-    later[:, 9:] = 8 + (later[:, 9:] - 7) % 12
-    before, after = model(tokens, pos), model(later, pos)
-    change = (before - after)[:, :9].abs().max().item()
-    require(
-        change < 1e-12,
-        f"changing tokens from place 9 on changes earlier logits by {change:.1e}: the encoding "
-        "lets a query see later keys (a sum over all keys, a mean over the sequence, a mask that "
-        "is not causal)",
-    )
-    require(
-        not torch.allclose(before[:, 9:], after[:, 9:]),
-        "the logits do not depend on the tokens at all",
-    )
+    """Changing the tokens from a place on must leave earlier logits as they are, in few tokens and
+    in as many as the longest test has.
+    """
+    model, longest = subject.stirred_model(), subject.longest
+    for n, places in ((14, (9,)), (longest, (longest // 3, longest // 2, longest - 1))):
+        pos, tokens = torch.arange(n)[None], random_tokens(n)
+        with torch.no_grad():
+            before = model(tokens, pos)
+        for place in places:
+            later = tokens.clone()
+            later[:, place:] = 8 + (later[:, place:] - 7) % 12
+            with torch.no_grad():
+                after = model(later, pos)
+            change = (before - after)[:, :place].abs().max().item()
+            require(
+                change < AHEAD,
+                f"changing tokens from place {place} of {n} on changes earlier logits by "
+                f"{change:.1e}: the encoding lets a query see later keys (a sum over all keys, a "
+                "mean over the sequence, a mask that is not causal)",
+            )
+            require(
+                not torch.allclose(before[:, place:], after[:, place:]),
+                "the logits do not depend on the tokens at all",
+            )
 
 
 def a_prefix_gives_alone_what_it_gives_within_the_whole(subject: Subject) -> None:
     """If this fails, decoding token by token gives other answers than one pass over the whole."""
-    model, pos, tokens = subject.stirred_model(), torch.arange(14)[None], random_tokens(14)
-    change = (model(tokens, pos)[:, :9] - model(tokens[:, :9], pos[:, :9])).abs().max().item()
-    require(
-        change < EXACT,
-        f"the first 9 tokens alone give other logits than within 14 (by {change:.1e}): something "
-        "depends on how many tokens there are, such as a.num_queries, a mean or a largest "
-        "position; take what a query can see, or a length from the settings",
-    )
+    model, longest = subject.stirred_model(), subject.longest
+    for n, few in ((14, 9), (longest, longest // 2 + 1)):
+        pos, tokens = torch.arange(n)[None], random_tokens(n)
+        with torch.no_grad():
+            whole, alone = model(tokens, pos), model(tokens[:, :few], pos[:, :few])
+        change = (whole[:, :few] - alone).abs().max().item()
+        require(
+            change < EXACT,
+            f"the first {few} tokens alone give other logits than within {n} (by {change:.1e}): "
+            "something depends on how many tokens there are, such as a.num_queries, a mean or a "
+            "largest position; take what a query can see, or a length from the settings",
+        )
 
 
 def positions_are_taken_as_they_come(subject: Subject) -> None:

@@ -55,6 +55,6 @@ def refuse_disagreement(record: Path) -> None:
         raise PosbenchError(
             f"the audit failed: greedy decoding and teacher forcing disagree on {where}, so the "
             "scores of this record are not those of decoding; the encoding or extension depends "
-            "on later tokens or on how many there are, and `posbench check` with the "
-            f"same choices says where ({path})"
+            "on later tokens or on how many there are: see whether `posbench check` with the same "
+            f"choices finds it, and remove the record if not ({path})"
         )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posbench.base.errors import PosbenchError, of_limits
 from posbench.base.wording import closest, listed
@@ -25,35 +25,32 @@ from posbench.running.setup import Setup
 
 ROUNDING = 1e-3
 """Of single precision, as a share of the largest output: what is summed otherwise rounds so."""
+LONGEST = 512
+"""Tokens of the longest call: attention here holds whole matrices."""
 HOOKS = ("encode", "embed", "positions")
 """What posbench calls of an encoding."""
 
 
 def refuse_wrong_shapes(setup: Setup) -> None:
-    """Ask the task of a run for a short batch, and copies of its encodings on that. PosbenchError
-    names the class, and what it returns.
+    """Ask the task of a run for a batch of its shortest and of its longest training length, and
+    copies of its encodings on these. PosbenchError names the class, and what it returns.
     """
     model, task = setup.config.model, setup.task
     stack = EncodingStack(setup.encodings(), len(setup.specifications))
     rows = model.num_heads + 1  # unlike the number of heads, so that neither passes for the other
-    n = setup.config.training.lengths[0]
-    batch = task.batch(n, rows, 0, "shapes")
-    _refuse_wrong_batch(task, n, batch)
-    segments, ids = torch.from_numpy(batch.segments)[:, :-1], position_ids(batch, stack)
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(
-        3, rows, model.num_heads, ids.shape[1], model.head_width, generator=generator
-    )
-    x = torch.randn(rows, ids.shape[1], model.width, generator=generator)
+    lengths = setup.config.training.lengths
+    batches = [task.batch(lengths[0], rows, 0, "shapes"), task.batch(lengths[-1], 1, 0, "shapes")]
+    for n, batch in zip((lengths[0], lengths[-1]), batches, strict=True):
+        _refuse_wrong_batch(task, n, batch)
     layers = [*stack]
-    asked, *others = (layers[index] for index in stack.firsts)
+    asked, *_ = kinds = [layers[index] for index in stack.firsts]
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
-            pos = drawn(asked, ids, rows)
-            a = Attention(q, k, v, x, pos, pos, scale=model.head_width**-0.5, segments=segments)
-            _refuse_what_cannot_be_trained(asked, a)
-            for asked in others:
-                _refuse_what_cannot_be_trained(asked, a)
+            for batch in batches:
+                ids = position_ids(batch, stack)[:, :LONGEST]
+                a = _call(model, drawn(kinds[0], ids, len(batch.tokens)), batch)
+                for asked in kinds:
+                    _refuse_what_cannot_be_trained(asked, a)
         except PosbenchError as error:
             raise PosbenchError(
                 f"{type(asked).__name__}: {error}; posbench check FILE, with the YAML of "
@@ -67,7 +64,16 @@ def refuse_wrong_shapes(setup: Setup) -> None:
                 f"{model.num_heads} heads of {model.head_width} channels ({blame.told(error)}): "
                 "change its settings or those of the model"
             ) from None
-    _refuse_what_is_never_trained(stack, ids[:1], model)
+    _refuse_what_is_never_trained(stack, position_ids(batches[0], stack)[:1], model)
+
+
+def _call(model: ModelConfig, pos: Tensor, batch: Batch) -> Attention:
+    """An attention call on random inputs, at these positions and in the segments of a batch."""
+    generator, (rows, places) = torch.Generator().manual_seed(0), (len(batch.tokens), pos.shape[1])
+    q, k, v = torch.randn(3, rows, model.num_heads, places, model.head_width, generator=generator)
+    x = torch.randn(rows, places, model.width, generator=generator)
+    segments = torch.from_numpy(batch.segments)[:, :places]
+    return Attention(q, k, v, x, pos, pos, scale=model.head_width**-0.5, segments=segments)
 
 
 def _refuse_wrong_batch(task: Task, n: int, batch: Batch) -> None:
@@ -105,30 +111,40 @@ def _refuse_wrong_batch(task: Task, n: int, batch: Batch) -> None:
 
 
 def _refuse_what_cannot_be_trained(encoding: PositionEncoding, a: Attention) -> None:
-    """PosbenchError unless outputs are finite, and those of all tokens but the last stay when the
-    last one is another: a model that sees the next token learns nothing else.
+    """PosbenchError unless outputs are finite, and stay when later tokens are others, from the
+    middle on or the last one: a model that sees the next token learns nothing else.
     """
     out, embedded = called(encoding, a), encoding.embed(a.x, a.q_pos)
     _require(
         bool(out.isfinite().all()),
         "attention gives what is not finite before any training, so no learning rate helps",
     )
-    places = a.x.shape[1]
-    last = (torch.arange(places) == places - 1)[:, None]
-    q, k, v, x = (torch.where(last, 1 - each, each) for each in (a.q, a.k, a.v, a.x))
-    changes = (called(encoding, replace(a, q=q, k=k, v=v, x=x)) - out)[..., :-1, :].abs().max()
-    changes_embedded = (encoding.embed(x, a.q_pos) - embedded)[:, :-1].abs().max()
-    largest = max(out.abs().max().item(), embedded.abs().max().item())
-    ahead = max(changes.item(), changes_embedded.item())
-    _require(
-        ahead <= ROUNDING * largest,
-        f"what is put out for a token changes with a later one (by {ahead:.1e}), which it would "
-        "predict: a term and a mask may depend on keys up to the query alone",
-    )
+    places, largest = a.x.shape[1], max(out.abs().max().item(), embedded.abs().max().item())
+    for place in {places // 2, places - 1}:
+        later = (torch.arange(places) >= place)[:, None]
+        q, k, v, x = (torch.where(later, 1 - each, each) for each in (a.q, a.k, a.v, a.x))
+        changes = (called(encoding, replace(a, q=q, k=k, v=v, x=x)) - out)[..., :place, :]
+        changes_embedded = (encoding.embed(x, a.q_pos) - embedded)[:, :place]
+        ahead = max(each.abs().max().item() for each in (changes, changes_embedded))
+        _require(
+            ahead <= ROUNDING * largest,
+            f"what is put out for a token changes with a later one (by {ahead:.1e}, of {places} "
+            f"tokens with others from place {place} on), which it would predict: a term and a "
+            "mask may depend on keys up to the query alone",
+        )
 
 
 def _refuse_what_is_never_trained(stack: EncodingStack, ids: Tensor, model: ModelConfig) -> None:
-    """PosbenchError if there are parameters and nothing that is put out depends on one."""
+    """PosbenchError if there are parameters and nothing that is put out depends on one, or if some
+    are kept where torch does not find them.
+    """
+    for encoding in stack:
+        if hidden := hidden_parameters(encoding):
+            raise PosbenchError(
+                f"{type(encoding).__name__} keeps parameters in {listed(hidden)}, where torch does "
+                "not find them, so that no training changes them: keep them in an "
+                "nn.ParameterList, nn.ParameterDict, nn.ModuleList or nn.ModuleDict"
+            )
     try:
         coverage.used_entries(stack, ids, model.num_heads, model.head_width, model.width, True)
     except RuntimeError as error:
@@ -141,6 +157,26 @@ def _refuse_what_is_never_trained(stack: EncodingStack, ids: Tensor, model: Mode
             f"({names}), so that no training changes them: use them in encode or embed without "
             "detach, or keep a constant with register_buffer"
         ) from None
+
+
+def hidden_parameters(encoding: nn.Module) -> list[str]:
+    """The attributes that hold parameters which `encoding.parameters()` lacks, as a list does."""
+    known = {id(each) for each in encoding.parameters()}
+    return [
+        f"self.{name}"
+        for module in encoding.modules()
+        for name, value in vars(module).items()
+        if isinstance(value, list | tuple | dict) and not name.startswith("_")
+        for each in (value.values() if isinstance(value, dict) else value)
+        if any(id(parameter) not in known for parameter in _parameters(each))
+    ][:1]
+
+
+def _parameters(value: object) -> Iterator[nn.Parameter]:
+    if isinstance(value, nn.Parameter):
+        yield value
+    elif isinstance(value, nn.Module):
+        yield from value.parameters()
 
 
 def drawn(encoding: PositionEncoding, ids: Tensor, rows: int) -> Tensor:

@@ -91,6 +91,11 @@ class Subject:
         return iter([stack.layers[index] for index in stack.firsts])  # type: ignore[misc]
 
     @property
+    def longest(self) -> int:
+        """The positions of the longest test, which an encoding must be able to take."""
+        return self.made().test_positions
+
+    @property
     def classes(self) -> list[type]:
         """The classes of the encodings in its layers."""
         return list(dict.fromkeys(type(layer) for layer in self.made().encodings()))

@@ -308,6 +308,87 @@ ENCODINGS = [
         "lets a query see later keys",
     ),
     Wrong(
+        "the next token in each value, in sequences as long as those of training",
+        """
+        class Leaky(PositionEncoding):
+            def encode(self, a):
+                if a.v.shape[2] < 32:
+                    return a
+                return replace(a, v=a.v + torch.cat((a.v[:, :, 1:], a.v[:, :, -1:]), 2))
+        """,
+        "lets a query see later keys",
+    ),
+    Wrong(
+        "a mean over blocks of 32 tokens",
+        """
+        class Chunked(PositionEncoding):
+            def encode(self, a):
+                q = a.q.clone()
+                for start in range(0, a.q.shape[2] - 31, 32):
+                    block = a.q[:, :, start : start + 32]
+                    q[:, :, start : start + 32] = block + block.mean(2, keepdim=True)
+                return replace(a, q=q)
+        """,
+        "lets a query see later keys",
+    ),
+    Wrong(
+        "a logarithm that is not defined beyond a distance of 61",
+        """
+        class Late(PositionEncoding):
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: (61 - a.distance(rows).double()).log().to(a.q.dtype)[:, None]
+                )
+        """,
+        "from position 62 on some outputs are infinite or not a number",
+    ),
+    Wrong(
+        "parameters in a plain list",
+        """
+        class Listed(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.slopes = [nn.Parameter(torch.ones(()))]
+
+            def encode(self, a):
+                far = lambda rows: a.distance(rows).clamp(min=0).to(a.q.dtype)[:, None]
+                return a.plus(lambda rows: -self.slopes[0].to(a.q.dtype) * far(rows))
+        """,
+        "parameters in self.slopes are not found by torch",
+    ),
+    Wrong(
+        "a root at zero, whose gradient is infinite",
+        """
+        class RootAtZero(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.slope = nn.Parameter(torch.ones(()))
+
+            def encode(self, a):
+                far = lambda rows: a.distance(rows).clamp(min=0).to(a.q.dtype)[:, None]
+                return a.plus(lambda rows: -(self.slope * far(rows)).sqrt().to(a.q.dtype))
+        """,
+        "gets a gradient that is infinite or not a number",
+    ),
+    Wrong(
+        "a slope kept from the first test",
+        """
+        class Stale(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.slope = nn.Parameter(torch.ones(()))
+                self.kept = None
+
+            def encode(self, a):
+                slope = self.slope
+                if not self.training:
+                    self.kept = slope = slope.detach().clone() if self.kept is None else self.kept
+                far = lambda rows: a.distance(rows).clamp(min=0).to(a.q.dtype)[:, None]
+                return a.plus(lambda rows: -slope.to(a.q.dtype) * far(rows))
+        """,
+        "kept from an earlier call",
+    ),
+    Wrong(
         "positions measured in the largest of the call",
         """
         class Relative(PositionEncoding):
