@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from posbench.base.errors import ConfigError
 from posbench.core.attention import Attention, attend, attend_from
-from posbench.core.encoding import Draw, PositionEncoding
+from posbench.core.encoding import Draw, EncodingStack, PositionEncoding
+from posbench.core.extension import Extension
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class Position(nn.Module):
     a cache, draw them once with `draw`, and give them to `embed` and to every layer. Otherwise each
     call would draw for itself. In evaluation, without a cache, they are drawn from a fixed seed.
 
+    **A class of yours** takes `Position(MyEncoding(), Sizes(4, 16, 128))`.
+
     Args:
         encoding: of the layer
         sizes: what it was made for
@@ -119,8 +122,45 @@ class Position(nn.Module):
     def _name(self) -> str:
         return type(self.encoding).__name__
 
-    def extended(self, encoding: PositionEncoding, tested: int, name: str) -> Self:
-        """The same layer with what an extension made of its encoding, for `tested` positions."""
+    def with_extension(self, extension: Extension, tested: int, name: str = "") -> Self:
+        """The same weights for sequences of `tested` positions, under an extension.
+
+        `posbench.yarn().extend(position, tested)` does this with one that has a YAML.
+
+        Args:
+            extension: made for these trained and tested positions, if it asks for them
+            tested: positions of the longest sequence to come
+            name: of the extension in messages; by default that of its class
+
+        Raises:
+            IllegalExtension: if the encoding lacks what the extension changes
+            ConfigError: if `extension` is none, `tested` is no count, the position is extended
+                already for other lengths or by the same, or the extension trains anew
+        """
+        if not isinstance(extension, Extension):
+            raise ConfigError(
+                f"with_extension takes an Extension, got a {type(extension).__name__}: give an "
+                "object of a class of posbench.extension, as MyExtension()"
+            )
+        tested, name = count("tested", tested), name or type(extension).__name__
+        if self.tested not in (None, tested):
+            raise ConfigError(
+                f"the position is extended for tested={self.tested} already, and not for "
+                f"{tested}: extend the trained one"
+            )
+        if name in self.extensions:
+            raise ConfigError(
+                f"{name} has been applied to the position already, and would change it twice: "
+                "extend the trained one"
+            )
+        if extension.retrained:
+            raise ConfigError(
+                f"{name} trains a new model for each test length and extends none: make the "
+                f"encoding with trained={tested}"
+            )
+        stack = EncodingStack([self.encoding])
+        spans = stack.span(self.trained, training=True), stack.span(tested)
+        [encoding] = extension.extend(stack, *spans)
         extensions = (*self.extensions, name)
         return type(self)(encoding, self.sizes, tested, extensions).train(self.training)
 

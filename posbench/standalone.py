@@ -102,26 +102,7 @@ class UnboundExtension:
         if not isinstance(position, Position):
             raise ConfigError(_no_position(self.name, position))
         tested = count("tested", tested)
-        if position.tested not in (None, tested):
-            raise ConfigError(
-                f"the position is extended for tested={position.tested} already, and not for "
-                f"{tested}: extend the trained one"
-            )
-        if self.name in position.extensions:
-            raise ConfigError(
-                f"{self.name} has been applied to the position already, and would change it twice: "
-                "extend the trained one"
-            )
-        made = self._made(position.trained, tested)
-        if made.retrained:
-            raise ConfigError(
-                f"{self.name} trains a new model for each test length and extends none: make the "
-                f"encoding with trained={tested}"
-            )
-        stack = EncodingStack([position.encoding])
-        spans = stack.span(position.trained, training=True), stack.span(tested)
-        [encoding] = made.extend(stack, *spans)
-        return position.extended(encoding, tested, self.name)
+        return position.with_extension(self._made(position.trained, tested), tested, self.name)
 
 
 def _no_position(name: str, given: object) -> str:

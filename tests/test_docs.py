@@ -282,6 +282,18 @@ def test_the_block_with_a_class_of_ones_own_runs_as_printed(
     }
 
 
+def test_the_block_with_a_layer_of_ones_own_class_runs_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [block] = re.findall(r"```python\n# own_layer.py\n(.*?)```", PAGES["docs/python.md"], re.S)
+    [mine] = re.findall(r"```python\n# mine/decay.py\n(.*?)```", PAGES["docs/extending.md"], re.S)
+    (tmp_path / "decay.py").write_text(mine)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "decay", raising=False)
+    exec(block, {})
+    assert capsys.readouterr().out == "torch.Size([2, 4, 128, 16])\n"
+
+
 def test_a_name_that_is_none_is_told_which_was_meant() -> None:
     with pytest.raises(ConfigError, match=r"encoding=ropee is unknown: did you mean rope\?"):
         standalone.encoding("ropee")(num_heads=4, head_width=16, trained=128)

@@ -23,6 +23,8 @@ from posbench import standalone
 from posbench.base.errors import ConfigError, IllegalExtension, PosbenchError
 from posbench.core.attention import Attention, Plan
 from posbench.core.encoding import PositionEncoding
+from posbench.encodings.rope import RoPE
+from posbench.extensions.pi import PI
 from posbench.position import Position, Sizes
 
 ROOT = Path(__file__).parent.parent
@@ -74,6 +76,15 @@ def _drawn(name: str, **settings: Any) -> Position:
         for each in position.parameters():
             each.add_(0.2 * torch.randn_like(each))
     return position
+
+
+def test_classes_of_ones_own_make_a_layer_and_extend_it_as_named_ones_do() -> None:
+    own = Position(RoPE(WIDTH), Sizes(HEADS, WIDTH, TRAINED)).eval()
+    q, k, v, _ = tensors()
+    assert torch.equal(own(q, k, v), made("rope")(q, k, v))
+    longer, named = own.with_extension(PI(), 64), posbench.pi().extend(made("rope"), 64)
+    assert torch.equal(longer(q, k, v), named(q, k, v))
+    assert not torch.equal(longer(q, k, v), own(q, k, v)) and longer.extensions == ("PI",)
 
 
 def tensors(n: int = N, batch: int = 2) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -531,6 +542,18 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "an extension that searches": (
         lambda: posbench.yarn_tuned().extend(made("rope"), 64),
         "searches for its settings .* take yarn with settings",
+    ),
+    "an extension that is a function": (
+        lambda: made("rope").with_extension(posbench.yarn(), 64),
+        "with_extension takes an Extension, got a UnboundExtension",
+    ),
+    "an extension of ones own for no positions": (
+        lambda: made("rope").with_extension(PI(), 0),
+        "tested must be",
+    ),
+    "an extension of ones own twice": (
+        lambda: made("rope").with_extension(PI(), 64).with_extension(PI(), 64),
+        "PI has been applied to the position already",
     ),
     "an extension that trains anew": (
         lambda: posbench.ceiling().extend(made("rope"), 64),
