@@ -10,8 +10,11 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from browser import browsing
 from browser import found as browser
@@ -879,3 +882,16 @@ def test_the_documentation_says_how_many_tasks_are_trained() -> None:
     text = (ROOT / "docs/extending.md").read_text("utf-8")
     assert (quick, usual) == (3, 6)
     assert "trains three tasks with one seed, and the second six tasks with three" in text
+
+
+def test_with_too_few_tasks_for_an_interval_the_report_asks_for_tasks_before_seeds() -> None:
+    offered = [record("rope", {1: 1.0}, seed) for seed in (10, 11)]
+    rivals: Any = SimpleNamespace(
+        offered=offered, common=[*"abcd"], tried=[], separating=pd.DataFrame(index=[*"dbca"])
+    )
+    mine: Any = SimpleNamespace(tests={"task": "a"}, folder=None)
+    few, enough = (
+        [*command._next(mine, rivals, tasks, [10], offered[0])] for tasks in ("a", "abd")
+    )
+    assert few == ["Next, on enough tasks for an interval: the same command with task=a,d,b"]
+    assert enough == ["Next, with 1 further seed: the same command with seed=10,11"]

@@ -88,9 +88,9 @@ def choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[s
         found.append(f"{kind}={path.stem}")
         if folders.is_own(path, kind):
             continue
+        folders.check_file(path, kind)
         folder = folders.around(folders.around(path))
         if group not in KINDS:
-            folders.check_file(path, "encoding")
             mistakes.check_settings(path, "encoding")
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             (folder / "encoding").mkdir()

@@ -352,10 +352,16 @@ def _chosen(
 def _next(
     mine: RowSubject, rivals: Rivals, tasks: Sequence[str], seeds: Sequence[int], own: Record
 ) -> Iterator[str]:
-    """What says more: all seeds, all tasks, and one file of it for others."""
+    """What says more: tasks enough for an interval, all seeds, all tasks, and one file of it for
+    others.
+    """
     offered = sorted({record.seed for record in rivals.offered})
     whole = rivals.common or rivals.tried
-    if lacking := {*offered} - {*seeds}:
+    if len(tasks) < FEWEST:
+        more = [task for task in rivals.separating.index if task not in tasks]
+        named = ",".join([*tasks, *map(str, more[: FEWEST - len(tasks)])])
+        yield f"Next, on enough tasks for an interval: the same command with task={named}"
+    elif lacking := {*offered} - {*seeds}:
         yield _with_seeds(len(lacking), offered)
     if "task" not in mine.tests and len(tasks) < len(whole):
         yield f"Next, on all {len(whole)} tasks: the same command with --whole, not --quick"
