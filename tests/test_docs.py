@@ -506,7 +506,7 @@ def test_what_a_first_place_depends_on_is_counted(facts: answers.Facts) -> None:
     """As `findings.md` has it: four tasks and two seeds without which another row is first."""
     first = facts.section("main", "Encodings: zero-shot")
     text = (ROOT / "results/main/findings.md").read_text()
-    assert "first where one task or seed is left out: `path` without copy, suffix_lookup" in text
+    assert "first if one task or seed is left out: `path` without copy, suffix_lookup" in text
     assert "seed 10 or seed 12" in text
     assert len(first.overturning) == 6 and sum("seed" in each for each in first.overturning) == 2
     reaches = first.standing.summary.loc[first.placed, "reaches"]

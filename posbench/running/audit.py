@@ -54,7 +54,7 @@ def refuse_disagreement(record: Path) -> None:
         where = ", ".join(f"{count} at n={n}" for n, count in wrong.items() if count)
         raise PosbenchError(
             f"the audit failed: greedy decoding and teacher forcing disagree on {where}, so the "
-            "scores of this record are not those of decoding; the encoding or extension depends "
-            "on later tokens or on how many there are: see whether `posbench check` with the same "
-            f"choices finds it, and remove the record if not ({path})"
+            f"scores of this record are not those of decoding: remove it ({path}). The encoding or "
+            "extension depends on later tokens or on how many there are; `posbench check` with the "
+            "same choices may say where"
         )

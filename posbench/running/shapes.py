@@ -22,11 +22,10 @@ from posbench.core.scoring import position_ids
 from posbench.core.settings import ModelConfig
 from posbench.core.task import Batch, Task
 from posbench.running.setup import Setup
+from posbench.running.subject import MANY
 
 ROUNDING = 1e-3
 """Of single precision, as a share of the largest output: what is summed otherwise rounds so."""
-LONGEST = 512
-"""Tokens of the longest call: attention here holds whole matrices."""
 HOOKS = ("encode", "embed", "positions")
 """What posbench calls of an encoding."""
 
@@ -47,7 +46,7 @@ def refuse_wrong_shapes(setup: Setup) -> None:
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
             for batch in batches:
-                ids = position_ids(batch, stack)[:, :LONGEST]
+                ids = position_ids(batch, stack)[:, :MANY]
                 a = _call(model, drawn(kinds[0], ids, len(batch.tokens)), batch)
                 for asked in kinds:
                     _refuse_what_cannot_be_trained(asked, a)
