@@ -26,6 +26,8 @@ from posbench.running.subject import MANY
 
 ROUNDING = 1e-3
 """Of single precision, as a share of the largest output: what is summed otherwise rounds so."""
+TORCHS = frozenset(vars(nn.Module()))
+"""Attributes in which torch itself keeps parameters, buffers and modules."""
 HOOKS = ("encode", "embed", "positions")
 """What posbench calls of an encoding."""
 
@@ -138,12 +140,7 @@ def _refuse_what_is_never_trained(stack: EncodingStack, ids: Tensor, model: Mode
     are kept where torch does not find them.
     """
     for encoding in stack:
-        if hidden := hidden_parameters(encoding):
-            raise PosbenchError(
-                f"{type(encoding).__name__} keeps parameters in {listed(hidden)}, where torch does "
-                "not find them, so that no training changes them: keep them in an "
-                "nn.ParameterList, nn.ParameterDict, nn.ModuleList or nn.ModuleDict"
-            )
+        refuse_hidden_parameters(encoding)
     try:
         coverage.used_entries(stack, ids, model.num_heads, model.head_width, model.width, True)
     except RuntimeError as error:
@@ -158,17 +155,22 @@ def _refuse_what_is_never_trained(stack: EncodingStack, ids: Tensor, model: Mode
         ) from None
 
 
-def hidden_parameters(encoding: nn.Module) -> list[str]:
-    """The attributes that hold parameters which `encoding.parameters()` lacks, as a list does."""
+def refuse_hidden_parameters(encoding: nn.Module) -> None:
+    """PosbenchError names the first attribute with parameters that `encoding.parameters()` lacks,
+    as a list has them.
+    """
     known = {id(each) for each in encoding.parameters()}
-    return [
-        f"self.{name}"
-        for module in encoding.modules()
-        for name, value in vars(module).items()
-        if isinstance(value, list | tuple | dict) and not name.startswith("_")
-        for each in (value.values() if isinstance(value, dict) else value)
-        if any(id(parameter) not in known for parameter in _parameters(each))
-    ][:1]
+    for module in encoding.modules():
+        for name, value in vars(module).items():
+            if not isinstance(value, list | tuple | dict) or name in TORCHS:
+                continue
+            every = value.values() if isinstance(value, dict) else value
+            if any(id(each) not in known for some in every for each in _parameters(some)):
+                raise PosbenchError(
+                    f"{type(module).__name__} keeps parameters in self.{name}, where torch does "
+                    "not find them, so that no training changes them: keep them in an "
+                    "nn.ParameterList, nn.ParameterDict, nn.ModuleList or nn.ModuleDict"
+                )
 
 
 def _parameters(value: object) -> Iterator[nn.Parameter]:

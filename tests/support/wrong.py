@@ -354,7 +354,7 @@ ENCODINGS = [
                 far = lambda rows: a.distance(rows).clamp(min=0).to(a.q.dtype)[:, None]
                 return a.plus(lambda rows: -self.slopes[0].to(a.q.dtype) * far(rows))
         """,
-        "parameters in self.slopes are not found by torch",
+        "keeps parameters in self.slopes, where torch does not find them",
     ),
     Wrong(
         "a root at zero, whose gradient is infinite",
