@@ -690,6 +690,24 @@ def test_what_is_not_there_is_refused_with_what_was_meant(facts: answers.Facts) 
         answers.holds(False, "one is two")
 
 
+def test_each_short_answer_is_the_bold_sentence_below_its_question() -> None:
+    page = "## 1. Who's first?\n\n**Nobody. Ever.**\nMore.\n\n### And then?\n\n**Later.**\n"
+    assert answers.short_answers(page, "1.", "And").splitlines() == [
+        "- [1. Who's first?](#1-whos-first)<br>Nobody. Ever.",
+        "- [And then?](#and-then)<br>Later.",
+    ]
+    for other in ("2.", "More"):
+        with pytest.raises(PosbenchError, match=f"begins '{re.escape(other)}'"):
+            answers.short_answers(page, other)
+
+
+def test_every_question_is_in_the_list_of_short_answers() -> None:
+    page = PAGES["docs/answers.md"]
+    asked = re.findall(r"^## (\d+\. .+)$", page, re.M)
+    listed = re.findall(r"^- \[(\d+\. .+?)\]\(#", page.partition("## How to read")[0], re.M)
+    assert sorted(asked) == sorted(listed) and len(asked) == 20
+
+
 def test_a_folder_without_templates_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,7 +92,7 @@ class Facts:
         """What came of a prediction of a board, pair by pair."""
         asked = definition.board_of(self.root / "results" / board)
         standings = [each.standing for each in self._sections(board).values()]
-        found = predictions(asked, standings, more_context(self.measured(board)))
+        found = predictions(asked, standings, self._contexts(board))
         if said not in found:
             raise PosbenchError(f"board {board} predicts no {said!r}: it has {', '.join(found)}")
         return found[said]
@@ -126,7 +126,7 @@ class Facts:
 
     def context(self, board: str) -> MoreContext:
         """What more context gives or takes on the one task of a board."""
-        [found] = more_context(self.measured(board))
+        [found] = self._contexts(board)
         return found
 
     def lost(self, board: str, row: str, seed: int, multiple: float) -> float:
@@ -317,6 +317,10 @@ class Facts:
         ends = re.search(r"\.(?=\s|$)", text[place:])
         return " ".join(text[place : place + ends.end()].split()) if ends else text[place:]
 
+    @functools.cache  # noqa: B019 (one object for all pages)
+    def _contexts(self, board: str) -> list[MoreContext]:
+        return more_context(self.measured(board))
+
     def _sections(self, board: str) -> dict[str, SectionFacts]:
         if board not in self._found:
             asked = definition.board_of(self.root / "results" / board)
@@ -355,6 +359,19 @@ def holds(condition: object, sentence: str) -> None:
     """Refuse a page whose words its numbers no longer bear out; a template says what they need."""
     if not condition:
         raise PosbenchError(f"the records no longer say that {sentence}: write this part again")
+
+
+def short_answers(page: str, *headings: str) -> str:
+    """A list of the questions with these beginnings, each with the bold sentences below it."""
+    lines = []
+    for beginning in headings:
+        found = re.search(rf"^##+ ({re.escape(beginning)}.*)\n+\*\*(.+)\*\*$", page, re.M)
+        if not found:
+            raise PosbenchError(f"no answer in bold follows a heading that begins {beginning!r}")
+        question, answer = found.groups()
+        anchor = re.sub(r"[^\w -]", "", question.lower()).replace(" ", "-")
+        lines.append(f"- [{question}](#{anchor})<br>{answer}")
+    return "\n".join(lines)
 
 
 # -- published lower bounds on the base of RoPE, for a context of so many positions ----------------
@@ -432,7 +449,7 @@ def filled(root: Path, name: str, facts: Facts) -> str:
     )
     environment.globals |= {"facts": facts, "code": code, "number": number, "holds": holds}
     environment.globals |= {"decay": decay, "aliasing": aliasing, "drift": drift, "turn": turn}
-    environment.globals |= {"with_base": with_base}
+    environment.globals |= {"with_base": with_base, "short_answers": short_answers}
     text = environment.get_template(name).render()
     return f"<!-- Filled in from {TEMPLATES}/{name} by `{COMMAND}`; do not edit. -->\n{text}"
 
