@@ -21,7 +21,7 @@ from posbench.base.wording import closest, known_names
 from posbench.pretrained.continuing import pieces
 from posbench.pretrained.measuring import Answering
 from posbench.pretrained.mounting import Mounted
-from posbench.pretrained.proof import mounted_and_proved
+from posbench.pretrained.proof import mounted_and_proved, prove_effect_at
 from posbench.pretrained.refusal import CannotMount
 from posbench.pretrained.tabulating import Score
 from posbench.pretrained.text_tasks import TASKS
@@ -44,7 +44,8 @@ def extended(
     trained length, by default that of the configuration.
 
     Raises:
-        CannotMount: if the suite's attention cannot take the place of the model's
+        CannotMount: if the suite's attention cannot take the place of the model's, or if the
+            extension changes nothing in it
         ConfigError: if there is no such extension
         IllegalExtension: if the model lacks what it changes
     """
@@ -57,6 +58,7 @@ def extended(
     with mounted_and_proved(model, train_positions) as mounted:
         mounted.extension = given  # type: ignore[assignment]  # extends as one does
         mounted.encodings(length)  # refused here, not in the first call
+        prove_effect_at(mounted, mounted.extension, [length])
         with mounted.at(length):
             yield mounted
 
@@ -80,6 +82,7 @@ def evaluate(
     Columns: task, extension, multiple, tokens, samples, score (share of answers that greedy
     decoding gives), low and high (its 95 percent interval over samples) and log_likelihood (nats
     per token of the answer). Lengths are multiples of the trained one. Nothing is written.
+    CannotMount names an extension that changes nothing in this model.
     """
     extensions = [extensions] if isinstance(extensions, str) else extensions
     tasks = [tasks] if isinstance(tasks, str) else tasks
@@ -91,10 +94,12 @@ def evaluate(
     rows = []
     given = pieces(tokenizer)
     with mounted_and_proved(model, train_positions) as mounted:
+        tokens_at = {each: round(each * mounted.train_positions) for each in sorted(set(lengths))}
+        for each in map(unbound, extensions):
+            prove_effect_at(mounted, each, [*tokens_at.values()])  # type: ignore[arg-type]
         for task in tasks:
             asking = Answering(task, TASKS[task], given, questions)
-            for multiple in sorted(set(lengths)):
-                tokens = round(multiple * mounted.train_positions)
+            for multiple, tokens in tokens_at.items():
                 for each in map(unbound, extensions):
                     found: list[Any] = [
                         one

@@ -28,7 +28,7 @@ from posbench.base.errors import ConfigError
 from posbench.boards.page import generate
 from posbench.boards.remarks import outdated
 from posbench.config import provenance
-from posbench.pretrained import recording
+from posbench.pretrained import reach, recording
 from posbench.pretrained.command import main
 from posbench.pretrained.loading import Files, refuse_kernels
 from posbench.pretrained.measuring import Answering
@@ -303,7 +303,9 @@ def saved(net: Any, tokenizer: Any, here: Path) -> Path:
     return here
 
 
-def test_extensions_without_effect_are_left_out_with_the_reason(said: Said, tmp_path: Path) -> None:
+def test_extensions_without_effect_are_left_out_with_the_reason(
+    said: Said, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All layers have windows, as in Mistral 7B v0.1; or all that turn, as in Command R7B."""
     narrow = saved(
         family("Mistral", max_position_embeddings=POSITIONS, sliding_window=64),
@@ -339,6 +341,19 @@ def test_extensions_without_effect_are_left_out_with_the_reason(said: Said, tmp_
     assert error.splitlines()[-1] == (
         "posbench: no extension is left to measure: choose others, or direct"
     )
+    # Nor does another door give numbers of the model itself under the name of an extension.
+    assert reach.main([f"model={narrow}", "extension=yarn", f"results_dir={tmp_path}"]) == 1
+    assert why.partition(": ")[2] in capsys.readouterr().err
+    model, tokenizer = Files(narrow).load("auto")
+    with pytest.raises(CannotMount, match=why.partition(": ")[2]):
+        posbench.evaluate(model, tokenizer, ["direct", "yarn"], [1, 2], questions=2)
+    with (
+        pytest.raises(CannotMount, match=why.partition(": ")[2]),
+        posbench.extended(model, "yarn", 600),
+    ):
+        pass
+    with posbench.extended(model, "yarn", 300):  # within the trained length it changes nothing
+        pass
 
 
 def test_a_length_that_yarn_in_a_configuration_reaches_is_said(said: Said, tmp_path: Path) -> None:

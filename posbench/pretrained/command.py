@@ -200,6 +200,8 @@ def _candidates(
 
     Their settings have been searched for where they ask for it. Lines say which are left out.
     """
+    from posbench.pretrained.proof import prove_effect_at
+
     mounted, lengths = recorder.mounted, sorted(recorder.multiples)
     trained, longest = mounted.train_positions, lengths[-1]
     found: dict[str, list[Candidate]] = {task.name: [] for task in tasks}
@@ -210,7 +212,7 @@ def _candidates(
             for task in tasks:
                 chosen = searched(each, task, recorder, lengths, request)
                 if task is tasks[0] or chosen is not each:
-                    prove_beyond(mounted, chosen.extension, lengths)
+                    prove_effect_at(mounted, chosen.extension, lengths)
                 found[task.name].append(chosen)
         except (IllegalExtension, CannotMount) as error:
             yield f"{each.name} is left out: {error}"
@@ -310,18 +312,6 @@ def searched(
     path = request.settings.results_dir / "searches" / f"{kept}.json"
     chosen, search = choose(row.extension, task, recorder.mounted, lengths, request.texts, path)
     return replace(row, extension=chosen, search=search)
-
-
-def prove_beyond(mounted: Mounted, extension: Extension, lengths: list[int]) -> None:
-    """The proof is made at the shortest length beyond training; where there is none, at the longest
-    for an extension that changes short texts too.
-    """
-    from posbench.pretrained.proof import prove_effect
-
-    within = None if extension.is_identity else max(lengths)
-    beyond = (length for length in lengths if length > mounted.train_positions)
-    if (length := min(beyond, default=within)) is not None:
-        prove_effect(mounted, extension, length)
 
 
 def measurements(request: ModelRequest, tokenizer: Any, longest: int) -> list[Measurement]:

@@ -220,6 +220,16 @@ def windows(layers: Sequence[Layer]) -> str:
     return " and ".join(str(each) for each in sorted({layer.window or 0 for layer in layers}))
 
 
+def prove_effect_at(mounted: Mounted, extension: Extension, lengths: Sequence[int]) -> None:
+    """`prove_effect` at the shortest of the lengths beyond L; where there is none, at the longest
+    for an extension that changes short texts too.
+    """
+    within = None if extension.is_identity else max(lengths)
+    beyond = (length for length in lengths if length > mounted.train_positions)
+    if (length := min(beyond, default=within)) is not None:
+        prove_effect(mounted, extension, length)
+
+
 @torch.no_grad()
 def prove_effect(mounted: Mounted, extension: Extension, length: int) -> None:
     """CannotMount unless the extension changes logits at `length`, which lies beyond L.
@@ -241,8 +251,9 @@ def prove_effect(mounted: Mounted, extension: Extension, length: int) -> None:
                 f"{mounted.train_positions} trained positions, so no distance is new"
             )
         where = "beyond" if length > mounted.train_positions else "of"
+        name = getattr(extension, "name", type(extension).__name__)
         raise CannotMount(
-            f"{type(extension).__name__} changed no logit at {length} positions, {where} the "
+            f"{name} changed no logit at {length} positions, {where} the "
             f"{mounted.train_positions} trained, by more than {_name_of(mounted.model.dtype)} "
             "rounds, so measuring it would measure the model itself: see whether its settings "
             "leave anything to change at that length"

@@ -117,7 +117,7 @@ def run(
     settings: ReachSettings, files: Files, model: Any, tokenizer: Any, clock: Clock
 ) -> Iterator[str]:
     """Measure length after length, and say what is found; the last line is the answer."""
-    from posbench.pretrained.proof import mounted_and_proved
+    from posbench.pretrained.proof import mounted_and_proved, prove_effect_at
 
     with mounted_and_proved(model, settings.train_positions or None) as mounted:
         trained = mounted.train_positions
@@ -128,6 +128,7 @@ def run(
                 "positions: choose a shorter start or a larger longest"
             )
         extension = extension_at(settings.extension, trained, longest)
+        prove_effect_at(mounted, extension, [start, longest])
         searches = [
             LengthSearch(
                 each,
