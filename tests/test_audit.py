@@ -119,6 +119,20 @@ def test_a_run_whose_audit_disagrees_is_recorded_and_refused(
         assert audited.record() is not None
 
 
+def test_a_run_is_complete_with_the_audit_that_is_asked_for(quick: tuple[str, ...]) -> None:
+    asked = {count: RunSpec.of(compose(*quick, f"audit={count}")) for count in (0, 2, 4)}
+    make(asked[0], io.StringIO())
+    assert [asked[count].is_complete for count in (0, 2, 4)] == [True, False, False]
+    make(asked[2], io.StringIO())
+    assert [asked[count].is_complete for count in (0, 2, 4)] == [True, True, False]
+    path = files.audit_path(asked[2].path)
+    whole = json.loads(path.read_text())
+    rows = [row | {"disagreements": 1} for row in whole["rows"]]
+    for changed in ({"rows": rows}, {"evaluation_hash": "old"}):
+        write_json(whole | changed, path)
+        assert not asked[2].is_complete and asked[0].is_complete
+
+
 def test_a_run_that_is_complete_is_not_made_again(
     quick: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -317,6 +317,11 @@ def test_a_run_has_learned_if_its_training_has_without_the_extension() -> None:
     assert gate.endswith(": learned.")
     assert area.endswith("rope_pi 0.000 (half at < 1x), rope 1.000 (half at > 8x).")
     assert said_by(made, made)[0].endswith("not learned, so that longer lengths say little.")
+    # Where the weights are elsewhere, the record alone says what training has learned.
+    lost = made.model_copy(update={"solved_step": 300})
+    assert said_by(lost, None)[0].endswith("learned at step 300, and lost with the extension.")
+    unknown = made.model_copy(update={"solved_step": None})
+    assert "without it these weights are not tested here" in said_by(unknown, None)[0]
 
 
 def test_the_table_of_a_run_cuts_no_name() -> None:

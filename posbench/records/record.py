@@ -375,7 +375,14 @@ class Audit(Part):
     seed: int
     source_hash: Text
     evaluation_hash: Text
+    asked: int = 0
+    """How many sequences of each length were asked for; a task may draw a few less."""
     rows: list[AuditRow]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether greedy decoding and teacher forcing found the same everywhere."""
+        return not any(row.disagreements or row.prefix_disagreements for row in self.rows)
 
     @property
     def key(self) -> tuple[str | int, ...]:

@@ -190,6 +190,7 @@ class Run:
             seed=self.setup.config.seed,
             source_hash=self.setup.source_hash,
             evaluation_hash=self.setup.evaluation_hash,
+            asked=self.setup.config.audit,
             rows=prepared.audit(self.setup.config.audit),
         )
         path = files.audit_path(self.path)

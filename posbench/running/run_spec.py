@@ -22,7 +22,7 @@ from posbench.config.identity import Identity, named
 from posbench.config.record_command import Command
 from posbench.records import files
 from posbench.records.files import LOCAL
-from posbench.records.record import Record
+from posbench.records.record import Audit, Record
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,17 @@ class RunSpec:
     def is_complete(self) -> bool:
         """Whether nothing is left to be made of it: single runs, sweeps and their status agree."""
         record = self.record()
-        return record is not None and bool(record.diverged or not self.composed.content["audit"])
+        return record is not None and bool(record.diverged or self._is_audited(record))
+
+    def _is_audited(self, record: Record) -> bool:
+        """Whether the record has the audit that is asked for, if one is, without a disagreement."""
+        path = files.audit_path(self.path)
+        if not (asked := self.composed.content["audit"]):
+            return True
+        if not os.path.exists(path):  # noqa: PTH110 (as below)
+            return False
+        audit = files.read_audit(path)
+        return audit.key == Audit.key_of(record) and audit.asked >= asked and audit.agrees
 
     def record(self) -> Record | None:
         """Its record, if it is there and nothing that it depends on has changed."""

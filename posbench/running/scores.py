@@ -33,16 +33,24 @@ def result(record: Record, base: Sequence[Row] | None) -> Group:
 
 def _worth(record: Record, base: Sequence[Row] | None) -> list[str]:
     """Did it learn the task, and how far does it reach? An extension counts by its training."""
-    trained = base or record.rows
-    learned = any(row.multiple == 1 and row.proficiency >= record.gate for row in trained)
-    verdict = "learned" if learned else "not learned, so that longer lengths say little"
-    lines = [f"The gate of the task is {record.gate:g} at 1x: {verdict}."]
+    lines = [f"The gate of the task is {record.gate:g} at 1x: {_verdict(record, base)}."]
     shown = [(record.method.label, record.rows), (record.method.base_label, base or [])]
     numbers = [(label, *_area_and_reach(rows)) for label, rows in shown if rows]
     said = [f"{label} {of:.3f} (half at {far}x)" for label, of, far in numbers if not np.isnan(of)]
     if said:
         lines.append(f"Area from 1x to 8x, corrected for chance: {', '.join(said)}.")
     return lines
+
+
+def _verdict(record: Record, base: Sequence[Row] | None) -> str:
+    tested = base or record.rows
+    if any(row.multiple == 1 and row.proficiency >= record.gate for row in tested):
+        return "learned"
+    if base is None and not record.plain:  # what training has learned, an extension may lose at 1x
+        if record.solved_step is not None:
+            return f"learned at step {record.solved_step}, and lost with the extension"
+        return "not passed with the extension; without it these weights are not tested here"
+    return "not learned, so that longer lengths say little"
 
 
 def _area_and_reach(rows: Sequence[Row]) -> tuple[float, str]:
