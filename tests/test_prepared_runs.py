@@ -23,7 +23,7 @@ from processes import without_seconds as of_process
 from small_runs import TINY, made, prepared, ran, tiny, trained, without_seconds
 from torch import Tensor
 
-from posbench.base.errors import ConfigError
+from posbench.base.errors import ConfigError, Diverged
 from posbench.core.evaluation import Answers, Evaluation
 from posbench.core.extension import EarlyFineTuning, Extension, FineTuning, FrequencyExtension
 from posbench.core.scoring import inputs, loss
@@ -383,6 +383,26 @@ def test_an_early_fine_tuning_begins_with_the_weights_of_the_middle(
     again = made(tmp_path, *words)[2]
     assert not fits and again.finetuning == found.finetuning
     assert torch.equal(state(again.model)["head.weight"], state(found.model)["head.weight"])
+
+
+def test_further_training_that_diverges_costs_what_led_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[Training] = []
+
+    def diverging(training: Training, *arguments: Any) -> Any:
+        trained.append(training)
+        if len(trained) == 3:
+            raise Diverged("the loss became nan")
+        return fit(training, *arguments)
+
+    monkeypatch.setattr(keeping, "fit", diverging)
+    with pytest.raises(Diverged, match="the loss became nan") as raised:
+        made(tmp_path, "method=rope_pi_early_fine_tuned", "extension.steps=0.5")
+    logs = [json.loads(path.read_text()) for path in tmp_path.rglob("training.json")]
+    [middle] = [log["cpu_seconds"] for log in logs if log["curve"]["step"][-1] == 10]
+    [last] = [json.loads(path.read_text()) for path in tmp_path.rglob("diverged.json")]
+    assert raised.value.cpu_seconds == pytest.approx(middle + last["cpu_seconds"])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ the ceiling.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -303,7 +304,11 @@ def test_a_length_at_which_a_ceiling_diverges_is_left_out(
     lengths = [row.test_length for row in ran(tmp_path / "a", *words).rows]
     longest = max(lengths)
     monkeypatch.setattr(keeping, "fit", diverging)
-    assert [row.test_length for row in ran(tmp_path / "b", *words).rows] == lengths[:-1]
+    found = ran(tmp_path / "b", *words)
+    assert [row.test_length for row in found.rows] == lengths[:-1]
+    [left_out] = [json.loads(path.read_text()) for path in tmp_path.glob("b/**/diverged.json")]
+    spent = [each.cpu_seconds for each in found.ceiling[1:]] + [left_out["cpu_seconds"]]
+    assert found.evaluated.further_training_cpu_seconds == pytest.approx(sum(spent))
     assert "Left out: the loss became nan" in capsys.readouterr().out
 
 

@@ -439,6 +439,15 @@ def test_a_plan_for_a_gpu_says_that_its_cost_is_that_of_cpus(mine: Path) -> None
     assert said("trainer.accelerator=cuda").endswith(f" The {remark}")
     assert remark not in said("protocol=cpu")
     assert remark not in said("protocol=gpu", device="a GPU")
+    # The process beside a GPU waits for it, which makes a CPU no faster.
+    [run] = plan(requested("method=rope", "task=copy", "protocol=cpu")).runs
+    own = changed(known, {"protocol.hash": run.spec.identity.protocol.hash})
+    quick = {"training.cpu_seconds": 0.6, "evaluated.evaluation_cpu_seconds": 0.01}
+    beside = changed(own, quick | {"training.device": "a GPU"})
+    alone, both = (
+        Costs.by(found).of_runs([(run.spec, run.training)]) for found in ([own], [own, beside])
+    )
+    assert alone == both and alone.total > 1
 
 
 def test_a_task_without_a_record_costs_what_its_multiplications_do(mine: Path) -> None:

@@ -48,7 +48,8 @@ class Checkpoints:
 
     A training is a folder named by the hash of its content: `last.ckpt` while it goes on; then
     `weights.pt` and, last, `training.json`, whose presence says that it is complete. With `force`
-    what is there is made again. What cannot be read is left alone, and the run stops.
+    what is complete is made again, and what was interrupted goes on. What cannot be read is left
+    alone, and the run stops.
 
     A training that is not there is looked for in the zoos of `zoo`, a file or folder, which is
     only read.

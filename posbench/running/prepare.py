@@ -224,8 +224,12 @@ class EarlyFineTuningPreparation(FineTuningPreparation):
         there = setup.at_constant_rate(step, whole.learning_rate)
         before = train(there, checkpoints, console, [])
         settings = self.finetuning.settings(whole.after(made), setup.task)
-        found = self.continued(setup, before, settings, checkpoints, console)
-        return dataclasses.replace(found, cpu_seconds=found.cpu_seconds + before.log.cpu_seconds)
+        spent = before.log.cpu_seconds
+        try:
+            found = self.continued(setup, before, settings, checkpoints, console)
+        except Diverged as error:
+            raise Diverged(str(error), error.cpu_seconds + spent) from error
+        return dataclasses.replace(found, cpu_seconds=found.cpu_seconds + spent)
 
 
 @dataclass(frozen=True)
@@ -261,6 +265,7 @@ class CeilingPreparation(Preparation):
         self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
     ) -> Prepared:
         models: list[tuple[Setup, Trained]] = []
+        wasted = 0.0
         for n, multiple in self.lengths(setup).items():
             there = setup.at(n)
             if multiple == 1:
@@ -271,12 +276,14 @@ class CeilingPreparation(Preparation):
                 models.append((there, train(there, checkpoints, console, [])))
             except Diverged as error:
                 console.say(f"Left out: {error}")
+                wasted += error.cpu_seconds
         return Ceiling(
             setup,
             trained.model,
             setup.extension,
             ceiling=[_training_of(there, each) for there, each in models],
-            cpu_seconds=sum(each.log.cpu_seconds for _, each in models if each is not trained),
+            cpu_seconds=wasted
+            + sum(each.log.cpu_seconds for _, each in models if each is not trained),
             models=tuple((there, each.model) for there, each in models),
         )
 

@@ -19,6 +19,8 @@ from posbench.running.run_spec import RunSpec
 GPUS = ("gpu", "cuda", "mps")
 """Accelerators that are no CPU. A run with `auto` takes what its machine has."""
 NAMES = ("protocol", "task", "encoding")
+KEYS = ("on_gpu", *NAMES)
+"""What the process of a run on a GPU takes says nothing of a CPU."""
 ANY = ""
 RATES = (("protocol", "encoding"), ("encoding",), ("protocol",), ())
 TOLD = ("step", "work", "rate", "share", "test")
@@ -69,30 +71,28 @@ class Costs:
     """What records tell of the CPU seconds of a training step and of a run's tests."""
 
     known: pd.DataFrame
-    """A row for each record: its protocol's hash, task and encoding; `step`, CPU seconds of one;
+    """A row for each record: `KEYS`, the protocol by its hash; `step`, CPU seconds of one;
     `work`, its `relative_work`, and `rate`, seconds for a unit of it; `share`, the part of the
     steps allowed that it made, if it ended when its task was learned; `test`, CPU seconds of tests
     and search."""
-    by_gpu: frozenset[str] = frozenset()  # hashes of protocols with records of a GPU
 
     @classmethod
     def by(cls, records: Iterable[Record]) -> Self:
         found = [each for each in records if not each.diverged]
         told = [_told(each, made) for each in found if (made := each.training.steps)]
-        known = pd.DataFrame(told, columns=[*NAMES, *TOLD])
-        by_gpu = frozenset(each.protocol.hash for each in found if each.training.device != "cpu")
-        return cls(known.astype(dict.fromkeys(TOLD, float)), by_gpu)
+        known = pd.DataFrame(told, columns=[*KEYS, *TOLD])
+        return cls(known.astype(dict.fromkeys(TOLD, float)))
 
     def beside(self, others: Self) -> Self:
         """These costs with those of another machine, at the speed of this one: the median ratio of
         steps where both tell.
         """
-        own, theirs = (each.known.groupby(list(NAMES))["step"].median() for each in (self, others))
+        own, theirs = (each.known.groupby(list(KEYS))["step"].median() for each in (self, others))
         ratio = float((own / theirs).median())
         scaled = others.known.copy()
         if not np.isnan(ratio):
             scaled[["step", "rate", "test"]] *= ratio
-        return type(self)(pd.concat([self.known, scaled]), self.by_gpu | others.by_gpu)
+        return type(self)(pd.concat([self.known, scaled]))
 
     def of_runs(self, runs: Sequence[tuple[RunSpec, str]], made: Iterable[str] = ()) -> Cost:
         """The cost of runs, each with a name for its training; trainings in `made` cost nothing.
@@ -121,8 +121,7 @@ class Costs:
             seen.add(name)
             training += 0.0 if np.isnan(trained) else trained
             found.append(trained + self._told("test", spec, ("task",), ()))
-            meant = spec.composed.content["trainer"]["accelerator"] in GPUS
-            on_gpu += meant and spec.identity.protocol.hash not in self.by_gpu
+            on_gpu += _meant_for_gpu(spec) and not self._is_on_gpu(spec)
         return Cost(tuple(found), training, on_gpu, open_ended)
 
     def _steps(self, spec: RunSpec) -> float:
@@ -143,22 +142,28 @@ class Costs:
         """The median over the records that agree with a run in these names: in the first of them
         for which one tells. NaN where none does.
         """
-        identity = spec.identity
+        identity, on_gpu = spec.identity, self._is_on_gpu(spec)
         own = (identity.protocol.hash, identity.task.name, identity.method.base)
         for names in alike:
             pairs = zip(NAMES, own, strict=True)
-            key = tuple(value if name in names else ANY for name, value in pairs)
+            key = (on_gpu, *(value if name in names else ANY for name, value in pairs))
             found = self._medians.get(key, {}).get(column, np.nan)
             if not np.isnan(found):
                 return found
         return np.nan
 
+    def _is_on_gpu(self, spec: RunSpec) -> bool:
+        """Whether a run is meant for a GPU, and records of one tell of its protocol."""
+        return (
+            _meant_for_gpu(spec) and (True, spec.identity.protocol.hash, ANY, ANY) in self._medians
+        )
+
     @functools.cached_property
-    def _medians(self) -> dict[tuple[str, ...], dict[str, float]]:
+    def _medians(self) -> dict[tuple[Any, ...], dict[str, float]]:
         """Of the records that agree in some names, with `ANY` for each other name."""
         left_out = itertools.chain(*(itertools.combinations(NAMES, n) for n in range(4)))
         each = [self.known.assign(**dict.fromkeys(names, ANY)) for names in left_out]
-        return pd.concat(each).groupby(list(NAMES))[list(TOLD)].median().to_dict("index")
+        return pd.concat(each).groupby(list(KEYS))[list(TOLD)].median().to_dict("index")
 
 
 def relative_work(config: Mapping[str, Any], positions: int) -> float:
@@ -196,6 +201,7 @@ def _told(record: Record, steps: int) -> tuple[Any, ...]:
     step = training.cpu_seconds / steps
     work = relative_work(config, training.train_positions)
     return (
+        training.device != "cpu",
         record.protocol.hash,
         record.task.name,
         record.method.base,
@@ -205,6 +211,10 @@ def _told(record: Record, steps: int) -> tuple[Any, ...]:
         steps / _allowed(config["training"]) if _is_open_ended(config) else np.nan,
         tested.evaluation_cpu_seconds + (tested.preparation_cpu_seconds if record.search else 0.0),
     )
+
+
+def _meant_for_gpu(spec: RunSpec) -> bool:
+    return spec.composed.content["trainer"]["accelerator"] in GPUS
 
 
 def _further(spec: RunSpec) -> float:
