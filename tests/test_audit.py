@@ -138,7 +138,7 @@ def test_a_run_that_is_complete_is_not_made_again(
 ) -> None:
     spec, said = RunSpec.of(compose(*quick)), io.StringIO()
     make(spec, io.StringIO())
-    monkeypatch.delattr(run, "make")
+    monkeypatch.delattr(run, "train_and_record")
     make(spec, said)
     first, *table = said.getvalue().splitlines()
     assert first == f"Complete already: {spec.path} (force=true repeats the run)."

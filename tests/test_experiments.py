@@ -25,7 +25,7 @@ from posbench.config.identity import Identity, identify
 from posbench.core.transformer import Transformer
 from posbench.records import files, published
 from posbench.running.console import Console
-from posbench.running.run import make
+from posbench.running.run import train_and_record
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.sharing.command import main as results_command
@@ -393,7 +393,9 @@ def test_an_experiment_for_a_cpu_runs_and_is_repeated_by_its_command(
 ) -> None:
     with composing():
         composed = compose(f"experiment={name}", f"method={method}", *QUICK)
-        make(RunSpec.of(composed.but(results_dir=str(tmp_path / "own"), logger={})), Console())
+        train_and_record(
+            RunSpec.of(composed.but(results_dir=str(tmp_path / "own"), logger={})), Console()
+        )
     (found,) = files.records(tmp_path / "own")
     assert found.command.startswith(f"python -m posbench experiment={name} method={method} ")
     assert [row.test_length for row in found.rows] == SMALL[name]

@@ -14,8 +14,8 @@ from small_runs import TINY
 
 from posbench.base.errors import PosbenchError
 from posbench.config.compose import compose, composing
-from posbench.running import run as running
 from posbench.running.console import Console
+from posbench.running.make import make
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.running.shapes import refuse_wrong_shapes
@@ -87,7 +87,7 @@ def test_what_attention_would_not_take_is_refused_before_anything_is_written(
     spec = RunSpec.of(compose(*TINY, f"encoding={name.lower()}", f"results_dir={results}"))
     said = rf"^{name}: {MISSHAPEN[name][2]}.*; posbench check FILE, "
     with pytest.raises(PosbenchError, match=said):
-        running.make(spec, Console())
+        make(spec)
     assert not results.exists()
 
 
@@ -118,7 +118,7 @@ def test_a_task_that_draws_other_than_it_declares_is_refused(tmp_path: Path, met
         words = [word for word in TINY if not word.startswith("task=")]
         spec = RunSpec.of(compose(*words, "task=odd", f"results_dir={tmp_path}/results"))
         with pytest.raises(PosbenchError, match=f"^Odd: {said}"):
-            running.make(spec, Console())
+            make(spec)
 
 
 UNTRAINED = """
@@ -146,7 +146,7 @@ def test_an_encoding_of_which_nothing_would_be_trained_is_refused(tmp_path: Path
         spec = RunSpec.of(compose(*TINY, "encoding=constant", f"results_dir={tmp_path}/results"))
         said = r"^Constant: nothing that it returns depends on its parameters \(slope\), so that no"
         with pytest.raises(PosbenchError, match=said):
-            running.make(spec, Console())
+            make(spec)
 
 
 def test_trainings_in_step_are_asked_as_well(misshapen: None, tmp_path: Path) -> None:

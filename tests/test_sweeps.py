@@ -33,7 +33,7 @@ from posbench.core.training import Checkpoint
 from posbench.records import files, published
 from posbench.records.record import Record
 from posbench.running.console import Console
-from posbench.running.run import Run, make
+from posbench.running.run import Run, train_and_record
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.sweeping import journal, status
@@ -786,7 +786,7 @@ def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path
             begun.set()
             while waits not in said and time.monotonic() < deadline:
                 time.sleep(0.1)
-            make(it, Console(io.StringIO()))
+            train_and_record(it, Console(io.StringIO()))
 
     thread = threading.Thread(target=other)
     thread.start()
@@ -857,13 +857,13 @@ def test_a_failure_stops_no_other_run_and_is_told_with_its_command(
 ) -> None:
     from posbench.running import run
 
-    def made(spec: SimpleNamespace, console: object) -> None:
+    def made(spec: SimpleNamespace, console: object, **given: object) -> None:
         if spec.identity.method.label == "rope_pi":
             raise ZeroDivisionError("by nothing")
-        original(spec, console)
+        original(spec, console, **given)
 
-    original = run.make
-    monkeypatch.setattr(run, "make", made)
+    original = run.train_and_record
+    monkeypatch.setattr(run, "train_and_record", made)
     said = swept(tmp_path, Launcher(), "task=copy", "method=rope,rope_pi,rope_ntk")
     assert len(files.records(tmp_path)) == 2
     told = "\n".join(said)

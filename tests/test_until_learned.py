@@ -26,8 +26,7 @@ from posbench.core.until_learned import UntilLearned, decay_begun, ended, last_s
 from posbench.records import files
 from posbench.records.record import Record
 from posbench.running import checkpoints as keeping
-from posbench.running import run as running
-from posbench.running.console import Console
+from posbench.running.make import make
 from posbench.running.replicas.trainings import CannotReplicate, Replicas
 from posbench.running.run_spec import RunSpec
 from posbench.running.shared_training import SharedTraining
@@ -302,7 +301,7 @@ def test_kill_minus_nine_through_the_switch_changes_no_bit(tmp_path: Path) -> No
 def made(folder: Path, *words: str) -> Record:
     """The record of a whole run in this process."""
     spec = RunSpec.of(compose(*WORDS, *SMALL, *TESTED, *words, f"results_dir={folder}"))
-    running.make(spec, Console())
+    make(spec)
     found = files.read(spec.path)
     assert spec.record() == found, "the run is complete"
     assert found.source_hashes_today[0] == found.training.source_hash

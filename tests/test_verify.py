@@ -28,7 +28,7 @@ from posbench.config.record_command import Command
 from posbench.records import files, published
 from posbench.records.record import Audit, Record
 from posbench.running.console import Console
-from posbench.running.run import make
+from posbench.running.run import train_and_record
 from posbench.running.run_spec import RunSpec
 from posbench.sharing import bundle
 from posbench.sharing.command import main as results_command
@@ -54,7 +54,7 @@ def made(folder: Path, *words: str) -> None:
     """The run of `python -m posbench WORDS`, in this process."""
     with composing():
         composed = compose(*SMALL, *words).but(results_dir=str(folder), logger={})
-        make(RunSpec.of(composed), Console())
+        train_and_record(RunSpec.of(composed), Console())
 
 
 @pytest.fixture(scope="module")
@@ -391,7 +391,7 @@ def test_a_record_is_repeated_with_as_many_threads_as_made_it(
         asked.append(spec.composed.content["trainer"]["threads"])
         files.write(before, spec.path)
 
-    monkeypatch.setattr("posbench.sharing.verify.make", made)
+    monkeypatch.setattr("posbench.sharing.verify.train_and_record", made)
     assert verify(tmp_path / "all", 1, scratch=tmp_path / "scratch").agreed
     assert asked == [count or 1]
 
@@ -426,7 +426,7 @@ def test_a_record_of_before_multiplications_were_counted_is_compared_without_the
 )
 def test_whatever_a_command_raises_ends_its_own_record_alone(
     own: Path,
-    repeated: Path,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     raised: Exception,
@@ -435,8 +435,8 @@ def test_whatever_a_command_raises_ends_its_own_record_alone(
     def made(spec: RunSpec, console: Console) -> None:
         raise raised
 
-    monkeypatch.setattr("posbench.sharing.verify.make", made)
-    seen = verify(own, 2, scratch=repeated)
+    monkeypatch.setattr("posbench.sharing.verify.train_and_record", made)
+    seen = verify(own, 2, scratch=tmp_path / "scratch")
     assert seen.counts[Kind.FAILED] == seen.drawn == 2
     assert f": cannot be repeated ({said}" in capsys.readouterr().out
 
@@ -874,7 +874,9 @@ def test_a_class_of_ones_own_is_no_changed_code(
     (mine / "encoding/turned.yaml").write_text("_target_: turned.Turned\n")
     with composing(mine):
         composed = compose(*SMALL, "encoding=turned")
-        make(RunSpec.of(composed.but(results_dir=str(tmp_path / "runs"), logger={})), Console())
+        train_and_record(
+            RunSpec.of(composed.but(results_dir=str(tmp_path / "runs"), logger={})), Console()
+        )
     published.publish(files.records(tmp_path / "runs"), [], tmp_path / "all")
     provenance.known_hash.cache_clear()
     sys.modules.pop("turned", None)
@@ -895,7 +897,7 @@ def test_what_was_made_on_the_processor_is_repeated_there(
         composed = compose(*of_gpu, *words, *tests)
         trainer = composed.content["trainer"] | {"accelerator": "cpu"}
         results_dir = str(tmp_path / "runs")
-        make(
+        train_and_record(
             RunSpec.of(composed.but(results_dir=results_dir, logger={}, trainer=trainer)), Console()
         )
     published.publish(files.records(tmp_path / "runs"), [], tmp_path / "all")

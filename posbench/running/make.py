@@ -29,4 +29,7 @@ def make(spec: RunSpec, file: IO[str] | None = None) -> None:
     from posbench.running import run
     from posbench.running.console import Console
 
-    run.make(spec, Console(file))
+    console = Console(file)
+    if record is not None:
+        console.say(f"{remark(record, spec.path)} Its audit is made now.")
+    run.train_and_record(spec, console, only_audit=record is not None)

@@ -24,7 +24,7 @@ from posbench.running.devices import device_name
 from posbench.running.loggers.metrics import About
 from posbench.running.loggers.run_logger import RunLogger, run_logger
 from posbench.running.prepare import Preparation, Prepared, Ready
-from posbench.running.run_spec import Fingerprint, RunSpec, remark
+from posbench.running.run_spec import Fingerprint, RunSpec
 from posbench.running.scores import WithoutExtension
 from posbench.running.setup import Setup
 from posbench.running.tested import Tested
@@ -116,17 +116,11 @@ def record_of_diverged(
 # -- a run -----------------------------------------------------------------------------------------
 
 
-def make(spec: RunSpec, console: Console) -> None:
-    """Make a run, or only its audit where its record is complete already.
+def train_and_record(spec: RunSpec, console: Console, only_audit: bool = False) -> None:
+    """Make a run, whatever there is of it; or only its audit, beside a record that is there.
 
     PosbenchError, once all is recorded, if the audit disagrees with the scores.
     """
-    complete = spec.record()
-    if complete is not None:
-        left = "" if spec.is_complete else " Its audit is made now."
-        console.say(f"{remark(complete, spec.path)}{left}")
-    if spec.is_complete:
-        return
     ready = Ready.of(spec, console)
     setup = ready.setup
     config = setup.config
@@ -138,7 +132,7 @@ def make(spec: RunSpec, console: Console) -> None:
         console.announce(spec.identity, config.seed, hardware, spec.path)
         logger.begin(setup.settings, console.say)
         try:
-            Run(ready).make(logger, complete is not None)
+            Run(ready).make(logger, only_audit)
         finally:
             logger.close(console.say)
     if config.audit:

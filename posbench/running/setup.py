@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -24,6 +24,7 @@ from posbench.core.task import Task
 from posbench.core.transformer import Transformer
 from posbench.running.devices import device
 
+Tests = TypeVar("Tests", bound=Evaluation)
 SETTINGS = ("encoding", "extension", "task", "model", "training", "evaluation")
 
 
@@ -223,9 +224,13 @@ class Setup:
     @property
     def evaluation(self) -> Evaluation:
         """The tests, the same for every encoding and extension."""
+        return self.tests(Evaluation)
+
+    def tests(self, kind: type[Tests]) -> Tests:
+        """The tests as an evaluation of this kind."""
         config = self.config
         positions = self.train_positions + self.shift
-        return Evaluation(
+        return kind(
             self.task, config.evaluation, self.lengths, config.training, positions, config.seed
         )
 

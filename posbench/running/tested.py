@@ -30,7 +30,7 @@ class Tested:
         """The tests of a model with an extension."""
         if not isinstance(setup.task, PairedTask):
             return cls(*setup.evaluation.evaluate(model, extension))
-        tests = PairedEvaluation(setup.task, setup.evaluation)
+        tests = setup.tests(PairedEvaluation)
         return cls(*tests.evaluate(model, extension), tests.sums)
 
     @classmethod
@@ -64,15 +64,22 @@ class Tested:
 
 
 class PairedEvaluation(Evaluation):
-    """The tests of another evaluation, which keeps their `sums`, by n and text."""
+    """The same tests, which also keep their `sums`, by n and text."""
 
-    def __init__(self, task: PairedTask, tests: Evaluation) -> None:
-        self.__dict__.update(vars(tests))
+    def __init__(self, task: PairedTask, *others: Any) -> None:
+        super().__init__(task, *others)
         self.paired = task
         self.sums: dict[int, dict[str, Summed]] = {}
 
-    def row(self, n: int, multiple: float, tested: Sequence[Answered], *others: Any) -> Row:
+    def row(
+        self,
+        n: int,
+        multiple: float,
+        tested: Sequence[Answered],
+        model: Transformer,
+        untrained: float | None,
+    ) -> Row:
         [each] = tested
         texts = self.paired.texts(len(each.batch.tokens), self.seed, "test")
         self.sums[n] = self.paired.by_text(each.forced, texts)
-        return super().row(n, multiple, tested, *others)
+        return super().row(n, multiple, tested, model, untrained)

@@ -28,8 +28,8 @@ from posbench.records import files, published
 from posbench.records.record import Accepted, CarriedOver, Record
 from posbench.running.console import Console, TemporaryConsole
 from posbench.running.devices import device_name
-from posbench.running.run import make
-from posbench.running.run_spec import RunSpec
+from posbench.running.run import train_and_record
+from posbench.running.run_spec import RunSpec, remark
 from posbench.sharing.agreement import comparable, differences, stated
 from posbench.showing.table import number, with_interval
 from posbench.statistics.aggregates import Array, Estimate
@@ -474,8 +474,11 @@ class Repeating:
         # Without a zoo: what is verified is the training as well.
         places = {"results_dir": str(self.scratch), "zoo": "", "logger": {}, "trainer": trainer}
         spec = RunSpec.of(composed.but(**places))
+        if (there := spec.record()) is not None:  # made before this was interrupted
+            self.console.say(remark(there, spec.path))
+            return there
         with contextlib.suppress(Diverged):  # recorded, and compared as it is
-            make(spec, self.console)
+            train_and_record(spec, self.console)
         return files.read(spec.path)
 
 

@@ -49,7 +49,7 @@ from posbench.records.record import Record
 from posbench.running.console import Console
 from posbench.running.prepare import quiet
 from posbench.running.replicas.trainings import Replicas
-from posbench.running.run import make
+from posbench.running.run import train_and_record
 from posbench.running.run_spec import RunSpec
 from posbench.running.subject import setup
 
@@ -123,7 +123,7 @@ def completed(folder: Path) -> tuple[str, ...]:
         methods = own_names("method")[:METHODS]
         words = ("protocol=smoke", f"results_dir={folder}")
         first = RunSpec.of(compose("method=rope", "task=copy", *words))
-        make(first, Console(io.StringIO()))
+        train_and_record(first, Console(io.StringIO()))
         made = files.read(first.path)
         for task in TASKS:
             for method in methods:

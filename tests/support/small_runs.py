@@ -10,9 +10,9 @@ from posbench.config.identity import Identity
 from posbench.config.names import MethodName, Name
 from posbench.records import files
 from posbench.records.record import Record
-from posbench.running import run as running
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
+from posbench.running.make import make
 from posbench.running.prepare import Prepared, preparation_for
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
@@ -75,7 +75,7 @@ def ran(folder: Path, *words: str) -> Record:
     others = ("audit=", "trainer.", "force=")  # which no record's command has
     computed = tuple(word for word in words if not word.startswith(others))
     spec = RunSpec.named(Composition.of(cfg, {}), Identity(name, name, method, computed))
-    running.make(spec, Console())
+    make(spec)
     return files.read(spec.path)
 
 
