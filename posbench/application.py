@@ -75,7 +75,7 @@ def application(cfg: DictConfig) -> None:
 
 def carry_out(composed: Composition) -> None:
     """One run, or the job of a sweep."""
-    from posbench.config.building import build, check_source
+    from posbench.config.building import OF_A_RUN, build, check_source
     from posbench.core.settings import checked
     from posbench.running.make import make
     from posbench.running.run_spec import RunSpec
@@ -91,7 +91,7 @@ def carry_out(composed: Composition) -> None:
         raise PosbenchError("plan_only=true is for sweeps: begin with posbench sweep")
     if part := checked(cfg).part:
         raise PosbenchError(OF_A_BOARD.format(part=part))
-    check_source(*(composed.content[group] for group in ("encoding", "extension", "task")))
+    check_source(*(composed.content[group] for group in OF_A_RUN))
     spec = RunSpec.of(composed)
     task: Any = OmegaConf.to_container(spec.composed.cfg().task, resolve=True)
     build(task, "task")

@@ -35,6 +35,7 @@ from posbench.application import carry_out
 from posbench.base.disk import write_whole
 from posbench.base.errors import ConfigError, PosbenchError, Terminated
 from posbench.config import blame, constructors, mistakes
+from posbench.config.building import OF_A_RUN
 from posbench.config.compose import compose, hydra_of_its_own
 from posbench.config.exit_status import of_the_system
 from posbench.config.folders import check_file, importable
@@ -63,7 +64,6 @@ __all__ = [
 
 OF_MAKING = ("force", "plan_only", "audit")
 """Settings that ask for something to be made, and not for another record."""
-OF_CHECKS = ("encoding", "extension", "task")
 
 
 def __getattr__(name: str) -> Any:
@@ -366,7 +366,7 @@ def _group_of_class(cls: type) -> str:
 
 def _group_of(word: str) -> str:
     group = word.partition("=")[0] if "=" in word else Path(word).resolve().parent.name
-    return group if group in OF_CHECKS else "encoding"
+    return group if group in OF_A_RUN else "encoding"
 
 
 def _snake(name: str) -> str:

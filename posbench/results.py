@@ -22,7 +22,7 @@ from posbench.records import files, tables
 from posbench.records.files import LOCAL, keeping_all
 from posbench.records.published import publish_matching
 from posbench.statistics import standings
-from posbench.statistics.effects import DRAWS
+from posbench.statistics.aggregates import DRAWS
 from posbench.statistics.standings import SIGNIFICANT, summarise
 
 if TYPE_CHECKING:

@@ -380,18 +380,12 @@ def test_a_task_with_a_mistake_is_told_so_once_with_its_line(
     assert wrong.said in line and f"wrong_{wrong.name.lower()}.py, line 6)" in line
 
 
-@pytest.mark.parametrize("wrong", EXTENSIONS, ids=[each.name for each in EXTENSIONS])
-def test_an_extension_with_a_mistake_is_told_so(
-    tmp_path: Path, wrong: Wrong, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command.main([str(wrong.write(tmp_path))]) == 1
-    said = capsys.readouterr()
-    assert wrong.said in said.out + said.err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wrong", ENCODINGS, ids=[each.name for each in ENCODINGS])
-def test_the_command_finds_each_mistake_of_an_encoding(
+@pytest.mark.parametrize(
+    "wrong",
+    [*EXTENSIONS, *(pytest.param(each, marks=pytest.mark.slow) for each in ENCODINGS)],
+    ids=[each.name for each in (*EXTENSIONS, *ENCODINGS)],
+)
+def test_the_command_finds_each_mistake(
     tmp_path: Path, wrong: Wrong, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main([str(wrong.write(tmp_path))]) == 1

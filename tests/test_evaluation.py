@@ -52,6 +52,12 @@ def test_without_the_end_it_may_be_wrong() -> None:
     assert found.tolist() == [True, False, True, True, False, False]
 
 
+def test_a_sequence_whose_only_error_is_its_end_is_wrong() -> None:
+    found = answers("..rrW", "..rrR", "..wrR", "r.r.W", "r.r.R")
+    assert found.sequences.tolist() == [False, True, False, False, True]
+    assert found.correct_prefix.tolist() == [2 / 3, 1, 0, 2 / 3, 1]
+
+
 def test_the_correct_prefix_ends_at_the_first_wrong_token() -> None:
     found = answers(".rrrr", ".rrwr", ".wrrr", "rr.wr").correct_prefix
     assert found.tolist() == [1.0, 0.5, 0.0, 0.5]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from offered import CONF
 
+from posbench.boards.page import BOARDS
 from posbench.conf import reference as listing
 from posbench.config import families
 from posbench.config.folders import GROUPS, own_names
@@ -87,6 +88,11 @@ def test_one_command_runs_what_writes_each_page() -> None:
     for path in [*sorted(CONF.glob("*.md")), *tables]:
         written = re.search(r"(?:Generated|Written) by `python (?:-m )?([\w./]+)", path.read_text())
         assert written and f" {written[1]} " in recipe, path.name
+
+
+def test_the_boards_that_are_written_are_those_that_pages_lead_to() -> None:
+    [written] = re.findall(r"^BOARDS := (.*)$", (CONF.parent / "Makefile").read_text(), re.M)
+    assert sorted(written.split()) == sorted(BOARDS.values())
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -13,7 +13,7 @@ from posbench.core.extension import Extension
 from posbench.core.row import Row
 from posbench.core.scoring import inputs
 from posbench.core.streams import stream_seed
-from posbench.core.task import EOS, Answers
+from posbench.core.task import EOS
 from posbench.core.training import Training
 from posbench.running.setup import Setup
 from posbench.running.shared_training import SharedTraining
@@ -131,20 +131,6 @@ def test_an_extension_is_told_the_largest_position_of_training_and_of_each_test(
 
 
 # -- right and wrong -------------------------------------------------------------------------------
-
-
-def answers(*right: str) -> Answers:
-    """`.` not asked, `r` right, `w` wrong; in capitals, the end of a sequence."""
-    marks = np.array([list(text) for text in right])
-    ends, lower = np.char.isupper(marks), np.char.lower(marks)
-    return Answers(marks != ".", lower == "r", np.zeros(marks.shape, np.float32), ends)
-
-
-def test_a_sequence_whose_only_error_is_its_end_is_wrong() -> None:
-    found = answers("..rrW", "..rrR", "..wrR", "r.r.W", "r.r.R")
-    assert found.sequences.tolist() == [False, True, False, False, True]
-    assert found.without_end.tolist() == [True, True, False, True, True]
-    assert found.correct_prefix.tolist() == [2 / 3, 1, 0, 2 / 3, 1]
 
 
 class Endless(torch.nn.Module):

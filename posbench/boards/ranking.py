@@ -17,8 +17,8 @@ from posbench.config.board import AS_TRAINED, Board, Rows
 from posbench.config.board_rows import pairs
 from posbench.showing.table import short_names
 from posbench.statistics import standings
-from posbench.statistics.aggregates import zero_shot_first
-from posbench.statistics.effects import DRAWS, Fitted
+from posbench.statistics.aggregates import DRAWS, zero_shot_first
+from posbench.statistics.effects import Fitted
 from posbench.statistics.measures import LONGEST, of_runs
 
 # -- which rows of a board have been run, and on which of its tasks --------------------------------

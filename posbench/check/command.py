@@ -30,13 +30,10 @@ from posbench.base.wording import shown as in_sentence
 from posbench.check.suite import Check, NotAsked, Suite
 from posbench.config import command_lines, constructors, folders, mistakes
 from posbench.config.blame import last_line_in, place, shown, told
-from posbench.config.building import class_of_run
+from posbench.config.building import OF_A_RUN, class_of_run
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
 from posbench.config.words import Word, is_file
-
-KINDS = mistakes.OF_A_CLASS
-"""The groups whose classes can be checked."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -84,13 +81,13 @@ def choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[s
                 "_target_ and settings"
             )
         group = path.resolve().parent.name
-        kind = group if group in KINDS else "encoding"
+        kind = group if group in OF_A_RUN else "encoding"
         found.append(f"{kind}={path.stem}")
         if folders.is_own(path, kind):
             continue
         folders.check_file(path, kind)
         folder = folders.around(folders.around(path))
-        if group not in KINDS:
+        if group not in OF_A_RUN:
             mistakes.check_settings(path, "encoding")
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             (folder / "encoding").mkdir()
@@ -104,8 +101,8 @@ def choices(words: list[str], own: list[Path], stack: ExitStack) -> tuple[list[s
 
 def _meant(name: str, own: list[Path]) -> str:
     """The choices or files of that name, or how either is given."""
-    known = [f"{kind}={name}" for kind in (*KINDS, "method") if name in folders.names(kind, own)]
-    files = [str(path) for kind in KINDS if (path := folders.left_out(kind, name)) is not None]
+    known = [f"{kind}={name}" for kind in (*OF_A_RUN, "method") if name in folders.names(kind, own)]
+    files = [str(path) for kind in OF_A_RUN if (path := folders.left_out(kind, name)) is not None]
     return " or ".join(known or files) or (
         "the path of its YAML, as mine/encoding/NAME.yaml, or choose with encoding=NAME, "
         "extension=NAME, task=NAME or method=NAME"
@@ -128,11 +125,11 @@ def promises(words: list[str]) -> Iterator[tuple[str, str, str]]:
 
 def _kinds(words: list[str]) -> list[str]:
     """The groups of which the words choose something to check."""
-    for kind in KINDS:
+    for kind in OF_A_RUN:
         if len(several := [word for word in words if Word.of(word).group == kind]) > 1:
             raise ConfigError(f"{' and '.join(several)}: check one {kind} at a time")
     groups = {Word.of(word).group for word in words}
-    if not groups & {*KINDS, "method"}:
+    if not groups & {*OF_A_RUN, "method"}:
         raise ConfigError(
             f"{' '.join(words)} names nothing to check: give a YAML file, or choose with "
             "encoding=NAME, extension=NAME, task=NAME or method=NAME"

@@ -41,7 +41,8 @@ BASES = {
 }
 """What the class of a group is derived from, by its name: importing it here would import torch."""
 OF_A_RUN = ("encoding", "extension", "task")
-"""Groups whose objects may have each other inside them, as a wrapper has its host."""
+"""Groups whose files each name a class. Its objects may have others of these inside them, as a
+wrapper has its host."""
 LOGGERS = "lightning.pytorch.loggers"
 """The one module of others that is imported without being asked for: its loggers are chosen too."""
 

@@ -20,6 +20,7 @@ from yaml import MarkedYAMLError  # type: ignore[import-untyped]
 from posbench.base.errors import OF_A_RESOLVER, ConfigError, PosbenchError, TaskLacks
 from posbench.base.wording import SETTINGS, closest, known_names, no_setting
 from posbench.config import blame, folders
+from posbench.config.building import OF_A_RUN
 from posbench.config.compose import compose, composing
 from posbench.config.composition_rules import NoSetting
 from posbench.config.methods import AS_TRAINED, of_method
@@ -28,8 +29,6 @@ from posbench.config.words import Word
 
 OPTIONAL = ("experiment", "board")
 """Groups of which nothing is chosen unless it is asked for."""
-OF_A_CLASS = ("encoding", "extension", "task")
-"""Groups whose files each name a class."""
 
 EXTRAS = {
     "hydra/launcher/joblib": ("hydra-joblib-launcher", "joblib"),
@@ -167,7 +166,7 @@ def check_settings(path: Path, group: str) -> None:
     content = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if content and content[0].startswith(("- ", "[")):
         held = "a list"
-    elif group in OF_A_CLASS and not any(":" in line for line in content):
+    elif group in OF_A_RUN and not any(":" in line for line in content):
         held = "no setting"
     else:
         return

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_text, write_json
@@ -20,7 +19,7 @@ from posbench.core.extension import Extension
 from posbench.pretrained.measuring import Answering
 from posbench.pretrained.mounting import Mounted
 from posbench.pretrained.reading import continuations
-from posbench.statistics.aggregates import wilson
+from posbench.statistics.aggregates import quantile, wilson
 
 LOSS = "loss"
 LAST = 64
@@ -114,7 +113,7 @@ class LossOfTheLast(Ability):
         mean, count = float(np.mean(samples)), len(samples)
         half = math.nan
         if count > 1:
-            half = float(stats.t.ppf(0.975, count - 1) * np.std(samples, ddof=1) / math.sqrt(count))
+            half = float(quantile(count) * np.std(samples, ddof=1) / math.sqrt(count))
         return Point(length, mean, mean - half, mean + half, count)
 
     def _loss(self, text: int, length: int) -> float:

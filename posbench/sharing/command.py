@@ -23,6 +23,7 @@ from pathlib import Path
 from posbench.base.disk import writing_to
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import MANY, agreeing, closest, counted, known_names, printable
+from posbench.config.building import OF_A_RUN
 from posbench.config.command_lines import Parser, add_config_dir
 from posbench.config.exit_status import exit_status
 from posbench.config.provenance import targets
@@ -183,8 +184,7 @@ def _bundle(chosen: argparse.Namespace) -> int:
 
 def _of_others(found: Sequence[Record]) -> set[str]:
     """The classes that these records name and posbench has not."""
-    nodes = ("encoding", "extension", "task")
-    named = (targets(record.config[node]) for record in found for node in nodes)
+    named = (targets(record.config[node]) for record in found for node in OF_A_RUN)
     return {name for each in named for name in each if not name.startswith("posbench.")}
 
 

@@ -32,6 +32,8 @@ of two is wider than the scale.
 COLUMNS = ("row", "task", "seed", "area")
 
 Array = npt.NDArray[np.float64]
+DRAWS = 10_000
+"""Draws of a bootstrap."""
 
 
 def checked(runs: pd.DataFrame) -> pd.DataFrame:

@@ -21,10 +21,9 @@ import numpy as np
 import pandas as pd
 
 from posbench.core.streams import stream_seed
-from posbench.statistics.aggregates import CONFIDENCE, FEWEST, Array
+from posbench.statistics.aggregates import CONFIDENCE, DRAWS, FEWEST, Array
 from posbench.statistics.randomisation import holm, least_sign_flip
 
-DRAWS = 10_000
 SUMS = ("nats", "right")
 
 

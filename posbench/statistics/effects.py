@@ -29,14 +29,11 @@ import pandas as pd
 from scipy import sparse, special
 
 from posbench.core.streams import stream_seed
-from posbench.statistics.aggregates import FEWEST, quantile
+from posbench.statistics.aggregates import DRAWS, FEWEST, Array, quantile
 from posbench.statistics.randomisation import holm
 
-DRAWS = 10_000
 CHUNK = 1_000
 """Draws that are held at once."""
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,7 @@ class Fitted:
         kept = [row for row in (self.rows if rows is None else rows) if row != first]
         table = pd.DataFrame(found, names).reindex(kept)
         for row in kept:
-            if row in table.index and (pair := self.with_common_seeds(first, row)) is not self:
+            if (pair := self.with_common_seeds(first, row)) is not self:
                 # No row is left without a seed that has learned.
                 alike = pair.differences(first, [row], measure) if first in pair.rows else table[:0]
                 table.loc[row] = alike.reindex([row]).fillna({"common": 0}).loc[row, table.columns]

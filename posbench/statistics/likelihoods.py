@@ -18,10 +18,9 @@ from scipy import special
 
 from posbench.base.errors import PosbenchError
 from posbench.core.streams import stream_seed
-from posbench.statistics.aggregates import CONFIDENCE, Array, Estimate, is_pretrained
+from posbench.statistics.aggregates import CONFIDENCE, DRAWS, Array, Estimate, is_pretrained
 
 METHOD = ["method", "method_hash"]
-DRAWS = 10_000
 ENOUGH = 30
 """Samples from which on a difference has the interval of the bootstrap. That of fewer would be too
 narrow, and Student's t takes its place.

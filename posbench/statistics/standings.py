@@ -15,8 +15,8 @@ import pandas as pd
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import MANY, agreeing, closest, known_names
 from posbench.statistics import aggregates, measures, randomisation
-from posbench.statistics.aggregates import FEWEST, quantile, zero_shot_first
-from posbench.statistics.effects import DRAWS, Fitted
+from posbench.statistics.aggregates import DRAWS, FEWEST, quantile, zero_shot_first
+from posbench.statistics.effects import Fitted
 
 OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "training"}
 """What some columns of runs are called in the long table."""
