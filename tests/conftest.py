@@ -12,7 +12,7 @@ os.environ.setdefault("WANDB_MODE", "offline")
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -27,6 +27,9 @@ from posbench import application
 from posbench.config.compose import composing, register
 from posbench.records import files
 from posbench.sweeping import plan
+
+if TYPE_CHECKING:
+    from posbench.core.training import Training
 
 torch.set_num_threads(1)
 # Of every seed torch would keep the call and the stack, for backends that this machine has not.
@@ -48,6 +51,22 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
+    """Every training that takes place, in order."""
+    from posbench.core.training import fit  # and with it lightning
+    from posbench.running import checkpoints
+
+    seen: list[Training] = []
+
+    def noted(training: Training, *arguments: Any) -> Any:
+        seen.append(training)
+        return fit(training, *arguments)
+
+    monkeypatch.setattr(checkpoints, "fit", noted)
+    return seen
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from loops import Score, product
 from plans import (
     ALL,
     BATCH,
@@ -19,13 +20,11 @@ from plans import (
     MODEL,
     WIDTH,
     N,
-    Number,
     additive_content,
     by_hand,
     call,
     finished,
     one_more,
-    product,
     random,
     same,
     shaw,
@@ -357,7 +356,7 @@ def rerope(a: Attention, encode: Callable[[Attention], Attention]) -> Regions:
     return Regions(far_from(a), (encode(a), encode(fixed)))
 
 
-def rotary_at(a: Attention, distance: Callable[[int, int], int]) -> Number:
+def rotary_at(a: Attention, distance: Callable[[int, int], int]) -> Score:
     q, k = a.q.tolist(), a.k.tolist()
     half = WIDTH // 2
 

@@ -48,19 +48,6 @@ from posbench.running.subject import setup
 oracle = pytest.mark.oracle
 
 
-@pytest.fixture
-def fits(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
-    """Every training that takes place, in order."""
-    seen: list[Training] = []
-
-    def noted(training: Training, *arguments: Any) -> Any:
-        seen.append(training)
-        return fit(training, *arguments)
-
-    monkeypatch.setattr(keeping, "fit", noted)
-    return seen
-
-
 def state(model: torch.nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in model.state_dict().items()}
 

@@ -19,9 +19,8 @@ from small_runs import TINY, kept, ran, tiny, trained, without_seconds
 from posbench.base.errors import ConfigError, PosbenchError, Unreadable
 from posbench.config import provenance
 from posbench.config.compose import compose, composing
-from posbench.core.training import Training, fit
+from posbench.core.training import Training
 from posbench.records.files import LOCAL
-from posbench.running import checkpoints
 from posbench.running.checkpoints import CONTENT, FINISHED, WEIGHTS, Checkpoints
 from posbench.running.console import Console
 from posbench.running.resuming import loaded
@@ -33,19 +32,6 @@ from posbench.sweeping.plan import plan
 from posbench.sweeping.requests import Request
 
 FILE = Path("results/zoo/tiny.safetensors")
-
-
-@pytest.fixture
-def fits(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
-    """Every training that takes place, in order."""
-    seen: list[Training] = []
-
-    def noted(training: Training, *arguments: Any) -> Any:
-        seen.append(training)
-        return fit(training, *arguments)
-
-    monkeypatch.setattr(checkpoints, "fit", noted)
-    return seen
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from loops import Score
 from torch import Tensor
 
 from posbench.core.attention import Attention, Term, ValueTerm
@@ -21,8 +22,6 @@ BATCH, HEADS, N, WIDTH, MODEL = 2, 4, 11, 8, 6
 EXACT = 1e-10
 
 Encode = Callable[[Attention], Attention]
-Number = Callable[[int, int, int, int], float]
-"""(batch, head, i, j) -> a number"""
 
 
 def random(*shape: int, seed: int = 1) -> Tensor:
@@ -42,16 +41,9 @@ def same(actual: Tensor, expected: Tensor, tolerance: float = EXACT) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance)
 
 
-def product(a: Attention) -> Number:
-    q, k = a.q.tolist(), a.k.tolist()
-    return lambda b, h, i, j: (
-        a.scale * sum(x * y for x, y in zip(q[b][h][i], k[b][h][j], strict=True))
-    )
-
-
 def by_hand(
     a: Attention,
-    score: Number,
+    score: Score,
     seen: Callable[[int, int, int, int], bool] = lambda b, h, i, j: True,
     extra: Callable[[int, int, int, int], list[float]] | None = None,
     rest: float = 0.0,
