@@ -241,6 +241,7 @@ def compare(
     quick: bool = False,
     whole: bool = False,
     board: str | None = None,
+    than: str | None = None,
     against: str | Path | None = None,
     train: bool = True,
 ) -> pd.DataFrame:
@@ -252,6 +253,7 @@ def compare(
         quick: three tasks and one seed
         whole: every task of the board
         board: whose tasks and seeds; by default that of the command
+        than: the one row that yours was made to improve on; see `attrs["sentences"]`
         against: a folder of records, for the published ones
         train: make the runs that are missing
 
@@ -275,6 +277,7 @@ def compare(
     given = [str(subject), *words]
     options = [*["--quick"] * quick, *["--whole"] * whole, *["--no-training"] * (not train)]
     options += ["--board", board] if board is not None else []
+    options += ["--than", than] if than is not None else []
     options += ["--against", str(against)] if against is not None else []
     with _sentences(given, []), _quiet(progress=True):
         return compared([*given, *options])

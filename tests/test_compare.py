@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -406,6 +407,34 @@ def test_a_place_is_as_wide_as_what_is_not_shown_to_differ() -> None:
     )
 
 
+def test_one_comparison_that_was_planned_is_not_corrected() -> None:
+    others, ours = published(), own(0.6)
+
+    def said(than: str) -> str:
+        found = standing(ours, rivals(ours, others), draws=200, than=than)
+        assert than in found.rivals.index, "it is in the table, near or not"
+        [line] = [each for each in report.sentences(found, board()) if each.startswith("It minus")]
+        return line
+
+    line = stands(0.6).others.loc["rope"]
+    assert said("rope").startswith(f"It minus rope is {number(line['difference'])} (95 % ")
+    assert "4 tasks): it reaches further. This is one comparison" in said("rope")
+    assert "it reaches less far." in said("nope")
+    assert report.one_comparison(among(ours, published({"rope": 0.6})), "rope").startswith(
+        "It minus rope is .00 (95 % .00 to .00, 4 tasks): it is not shown to differ."
+    )
+    few = own(0.6, tasks=board().all_tasks[:2])
+    assert report.one_comparison(among(few, others), "nope").endswith(
+        "on 2 tasks. An interval takes three tasks that both have learned."
+    )
+    # One p of many is corrected for them, and this one is not.
+    one_of_many = stands(0.6).others.assign(p=0.03, p_holm=0.15)
+    found = replace(stands(0.6), others=one_of_many)
+    assert "it reaches further." in report.one_comparison(found, "rope")
+    assert not found.shown(1)
+    assert not [line for line in report.sentences(stands(0.6), board()) if "It minus" in line]
+
+
 def test_the_frame_has_the_numbers_of_the_report() -> None:
     found = stands(0.6)
     frame = found.frame()
@@ -506,6 +535,9 @@ def test_tasks_that_no_row_has_together_are_refused() -> None:
     published.refuse_lack(["copy"])
     with pytest.raises(PosbenchError, match="with rope on copy, sort: no row has all of them"):
         published.refuse_lack(["copy", "sort"])
+    published.refuse_unknown("nope", ["sort"])
+    with pytest.raises(PosbenchError, match="--than nope has no run on copy: choose among sort"):
+        published.refuse_unknown("nope", ["copy"])
 
 
 @pytest.mark.parametrize(
@@ -786,6 +818,7 @@ def test_ctrl_c_waits_for_the_sweep_which_gets_it_as_well() -> None:
         ),
         (["method=rope", "training.steps=500"], "copy is another task than that of board main"),
         (["method=rope", "--board", "replications"], "board replications runs experiments"),
+        (["method=rope", "--than", "noppe"], "row of this kind has that name: did you mean nope?"),
     ],
 )
 def test_what_nothing_can_be_held_against_is_refused_before_it_is_trained(

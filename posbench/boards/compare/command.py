@@ -10,10 +10,11 @@ others. An extension is compared on the board whose trainings are in the zoo, if
 its tests are all that is made. What is missing of its runs is made first, by a sweep that can be
 stopped and goes on when the command is given again. Every other row comes from published records,
 those of results/BOARD unless --against names a folder, with the same seeds as far as they are
-published. It prints the place and the nearest rows, lists rows that are excluded for missing tasks,
-and ends with the words that say more. FOLDER/compare/ has them as ROW.md and .tex, and ROW.html
-is the page of a board with the row open among the others. Of a task, the rows that the board refers
-to are trained, or those of method=.
+published. --than names the one row that yours was made to improve on: their difference is tested
+alone, without a correction for all rows. It prints the place and the nearest rows, lists rows that
+are excluded for missing tasks, and ends with the words that say more. FOLDER/compare/ has them as
+ROW.md and .tex, and ROW.html is the page of a board with the row open among the others. Of a task,
+the rows that the board refers to are trained, or those of method=.
 """
 
 from __future__ import annotations
@@ -86,6 +87,11 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--board", help=f"default: the zoo's for an extension that it has weights for, or {MAIN}"
     )
+    parser.add_argument(
+        "--than",
+        metavar="ROW",
+        help="the one row that yours was made to improve on: their difference, not corrected",
+    )
     parser.add_argument("--against", type=Path, help="a folder of records, for the published ones")
     command_lines.add_config_dir(parser, help="with files of your own: one")
     parser.add_argument(
@@ -109,6 +115,11 @@ def _compared(chosen: argparse.Namespace) -> tuple[int, pd.DataFrame]:
         if own and own[0].resolve() != task.folder.resolve():
             raise PosbenchError(
                 f"task {task.task} is not in {own[0]}: what is compared lies in one folder"
+            )
+        if chosen.than is not None:
+            raise PosbenchError(
+                f"--than {chosen.than} is for a row of yours, and {task.task} is a task: leave it "
+                "out"
             )
         with composing(task.folder):
             return _compare_rows(task, board, chosen)
@@ -195,9 +206,13 @@ def _compare(
         )
     rivals = Rivals.of(here, kind, board, seeds)
     rivals.refuse_lack()
+    if chosen.than is not None:
+        rivals.refuse_unknown(chosen.than)
     trained = _trained(mine, board, rivals.tried, seeds) if _kept(mine) else []
     tasks = mine.chosen_tasks(rivals, quick=chosen.quick, whole=chosen.whole, trained=trained)
     rivals.refuse_lack(tasks)
+    if chosen.than is not None:
+        rivals.refuse_unknown(chosen.than, tasks)
     mine.refuse_other_tasks(board, tasks)
     results_dir = Path(compose(*mine.settings).content["results_dir"])
 
@@ -206,7 +221,7 @@ def _compare(
     planned, stopped = _made(mine.runs(board, tasks, seeds), command)
     own = _complete(planned, again, tried=bool(command))
     held = rivals.beside(own)  # what was stopped has fewer tasks, or fewer seeds of some
-    there = standing(own, held)
+    there = standing(own, held, than=chosen.than)
     ran = sorted({record.seed for record in own})
     notes = [
         *of_other_tasks(left),

@@ -33,6 +33,7 @@ class RowStanding:
     named: tuple[str, ...]  # of these the nearest, and those that the board refers to
     ranked: Ranked
     measured: Measured  # the runs of all its rows on these tasks
+    than: str | None = None  # the one row that ours was to be compared with
 
     @property
     def kind(self) -> str:
@@ -98,8 +99,10 @@ class RowStanding:
         return [str(row) for row in self.summary.index if row in wanted]
 
 
-def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) -> RowStanding:
-    """Put the runs of a row of the user among its rivals.
+def standing(
+    own: Sequence[Record], rivals: Rivals, draws: int | None = None, than: str | None = None
+) -> RowStanding:
+    """Put the runs of a row of the user among its rivals; `than` is the row of one of them.
 
     Rivals that lack a task of ours are left out. PosbenchError if nothing is left to compare with.
     """
@@ -126,6 +129,7 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
         references = {
             each.method.label for each in others if each.method.extension in OF_EXTENSIONS
         }
+    references |= {than} if than is not None else set()
     judged, kind = board.judged, first.method_class
     pool = Pool.of(runs, measured, draws=draws or judged.draws, seed=judged.seed)
     ranked = Ranked.of(BoardPart.of_runs(f"{kind} rows", runs), kind, pool)
@@ -135,6 +139,7 @@ def standing(own: Sequence[Record], rivals: Rivals, draws: int | None = None) ->
         *_rivals(ranked, row, references),
         ranked,
         measured,
+        than,
     )
 
 

@@ -47,6 +47,8 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
         yield "So how far it reaches is not known."
         return
     yield f"Of what it has learned it reaches {number(ours['reaches'])}{bounds(ours)}."
+    if found.than is not None:
+        yield one_comparison(found, found.than)
     yield place(found)
     sure = [str(row) for row in found.rivals.index[found.rivals["p_holm"] < SIGNIFICANT]]
     named = f": {', '.join(sure)}" if sure else ""
@@ -56,6 +58,25 @@ def sentences(found: RowStanding, board: Board) -> Iterator[str]:
             f"{counted(len(found.rivals), 'row')} in the table{named}. "
             "The test is corrected for the number of rows, the intervals are not."
         )
+
+
+def one_comparison(found: RowStanding, than: str) -> str:
+    """Ours minus the one row that it was to be compared with, as if there were no others."""
+    if than not in found.others.index or not found.others.loc[than, "common"]:
+        return f"No task has been learned by both it and {than}, so nothing is known of the two."
+    line = found.others.loc[than]
+    tasks = counted(int(line["common"]), "task")
+    said = f"It minus {than} is {number(line['difference'])}"
+    if math.isnan(line["p"]):
+        return f"{said}, on {tasks}. An interval takes three tasks that both have learned."
+    verdict = "it is not shown to differ"
+    if line["p"] < SIGNIFICANT:
+        verdict = f"it reaches {'further' if line['difference'] > 0 else 'less far'}"
+    interval = f"{number(line['low'])} to {number(line['high'])}"
+    return (
+        f"{said} (95 % {interval}, {tasks}): {verdict}. This is one comparison, which is not "
+        "corrected for others. It counts if the row was chosen before the results were known."
+    )
 
 
 def place(found: RowStanding) -> str:

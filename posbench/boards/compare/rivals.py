@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import MANY, counted
+from posbench.base.wording import MANY, closest, counted, known_names
 from posbench.boards.ranking import MOST, BoardPart
 from posbench.config.board import AS_TRAINED, Board, Rows
 from posbench.config.board_rows import pairs
@@ -183,6 +183,19 @@ class Rivals:
         methods = tuple(sorted(self.tasks_of))
         rows = Rows(methods=methods, seeds=self.seeds, tasks=self.board.all_tasks)
         return BoardPart("rivals", rows, self.runs)
+
+    def refuse_unknown(self, row: str, tasks: Sequence[str] = ()) -> None:
+        """PosbenchError if it is none of these rows, or has not been run on these tasks."""
+        if row not in self.tasks_of:
+            known = known_names(self.tasks_of, "posbench compare", closest(row, self.tasks_of))
+            raise PosbenchError(
+                f"--than {row}: no published row of this kind has that name: {known}"
+            )
+        if lacking := [task for task in tasks if task not in self.tasks_of[row]]:
+            raise PosbenchError(
+                f"--than {row} has no run on {', '.join(lacking)}: choose among "
+                f"{', '.join(sorted(self.tasks_of[row]))} with task="
+            )
 
     def refuse_lack(self, tasks: Sequence[str] = ()) -> None:
         """PosbenchError if nothing is there to be compared with, on these tasks or at all."""
