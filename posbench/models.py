@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ def extended(
         ConfigError: if there is no such extension
         IllegalExtension: if the model lacks what it changes
     """
+    refuse_path(model)
     given = unbound(extension)
     if given.trains:
         raise CannotMount(
@@ -61,6 +63,15 @@ def extended(
         prove_effect_at(mounted, mounted.extension, [length])
         with mounted.at(length):
             yield mounted
+
+
+def refuse_path(model: Any) -> None:
+    """ConfigError for a path in the place of a model."""
+    if isinstance(model, str | Path):
+        raise ConfigError(
+            f"model={str(model)!r} is a path, and here a model that is loaded is extended: give "
+            "AutoModelForCausalLM.from_pretrained of it"
+        )
 
 
 def unbound(extension: str | UnboundExtension) -> UnboundExtension:
@@ -86,6 +97,12 @@ def evaluate(
     """
     extensions = [extensions] if isinstance(extensions, str) else extensions
     tasks = [tasks] if isinstance(tasks, str) else tasks
+    refuse_path(model)
+    if not callable(tokenizer):
+        raise ConfigError(
+            f"tokenizer is {tokenizer!r}, and tasks are texts: give "
+            "AutoTokenizer.from_pretrained(FOLDER)"
+        )
     if not extensions or not lengths or not tasks:
         raise ConfigError("extensions, lengths and tasks are lists of at least one each")
     for task in tasks:

@@ -146,5 +146,15 @@ metric_list: [{{metric: perplexity, aggregation: perplexity, higher_is_better: f
     assert status == 0 and "|roads" in out and "perplexity" in out
 
 
+def test_a_task_that_there_is_not_has_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = f"pretrained={folder},length={LENGTH}"
+    assert launcher.main(["--tasks", "nosuch", "--model_args", given]) == 1
+    error = capsys.readouterr().err
+    assert "Tasks not found: nosuch: `posbench pretrained lm-eval ls tasks` lists" in error
+    assert "Traceback" not in error
+
+
 def test_the_command_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
     assert launcher.main([]) == 1 and "pretrained=FOLDER" in capsys.readouterr().out

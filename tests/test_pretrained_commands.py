@@ -12,10 +12,11 @@ from typing import Any
 import pandas as pd
 import pytest
 import transformers
-from small_models import gemma3, llama, saved
+from small_models import MODELS, family, gemma3, llama, saved
 
 from posbench.base.errors import ConfigError
 from posbench.boards import answers
+from posbench.extensions.direct import Direct
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
 from posbench.pretrained import (
@@ -28,12 +29,13 @@ from posbench.pretrained import (
 )
 from posbench.pretrained.advise import Advice, AdviceSettings
 from posbench.pretrained.loading import Files
-from posbench.pretrained.proof import mounted_and_proved
+from posbench.pretrained.proof import mounted_and_proved, spread
 from posbench.pretrained.published import HostRows, OneFactor
 from posbench.pretrained.refusal import CannotMount
 from posbench.pretrained.request import extension_at, settings_of
 from posbench.pretrained.servers import Recipe, ServedModel
 from posbench.pretrained.verify import Verified, VerifySettings
+from posbench.records import files, tables
 from posbench.showing.table import number
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -138,6 +140,9 @@ def test_verify_answers_on_the_command_line(
     assert out.startswith("Trained for 300 positions, by its max_position_embeddings, served up")
     assert out.splitlines()[-2].startswith("yarn takes effect in 2 of 2 rotary layers")
     assert out.splitlines()[-1] == "No problem was found."
+    # The name that most files still have.
+    assert verify.main([f"model={folder}", f"rope_scaling={given}"]) == 0
+    assert capsys.readouterr().out == out
     short = "max_position_embeddings=600"
     assert verify.main([f"model={folder}", f"rope_parameters={given}", short]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == (
@@ -332,8 +337,8 @@ def test_what_is_left_out_is_named_with_the_words_that_let_it_in(hosts: dict[str
         for names, group in re.findall(r"([\w, ]+) \((.*?\)\.?)", said.removeprefix("Left out: "))
         for name in names.strip().split(", ")
     }
-    assert words["self_extend"] == "cache=false" and words["log_n"] == "how=attention"
-    assert words["rerope"] == words["dca"] == "how=attention cache=false"
+    assert words["log_n"] == "how=attention"
+    assert words["self_extend"] == words["rerope"] == words["dca"] == "how=attention cache=false"
     assert said in list(advice(hosts).lines())
     for each in set(words.values()):
         given = dict(word.split("=") for word in each.split())
@@ -490,20 +495,19 @@ def test_lists_of_divisors_are_written_once() -> None:
     mine = ServedModel(8192, 500_000.0, 64, 32768)
     lines = list(Recipe.of(mine, extension_at("mrrope_pro", 8192, 32768)).lines(32768))
     assert ["long_factor" in line for line in lines] == [True, False, False, False]
-    assert lines[1].endswith("--hf-overrides '{...}', as for transformers")
+    assert "--hf-overrides '{...}', as for transformers, with" in lines[1]
+    # Transformers reads attention_factor, and vLLM and SGLang two other names.
+    magnitude = 0.1 * math.log(4) + 1
+    assert f'"attention_factor": {magnitude:.8f}'[:-3] in lines[0]
+    for line in lines[1:3]:
+        assert f'"short_mscale": {magnitude:.6g} and "long_mscale": {magnitude:.6g}' in line
+    assert not any("mscale" in line for line in Recipe.of(mine, YaRN()).lines(32768))
 
 
-def test_self_extend_reaches_the_target_in_llama_cpp() -> None:
-    """Its group is the smallest with which no distance is new."""
-    mine, window = ServedModel(4096, 10_000.0, 64, 16384), 1024
-    words = Recipe.of(mine, SelfExtend(window)).llama_cpp.split()
-    group = int(words[1])
-
-    def farthest(group: int) -> int:
-        return (mine.target - 1) // group + window - window // group
-
-    assert words[2:] == ["--grp-attn-w", str(window)]
-    assert farthest(group) < mine.trained <= farthest(group - 1)
+def test_no_server_has_self_extend() -> None:
+    """llama-server had its flags until October 2024."""
+    recipe = Recipe.of(ServedModel(4096, 10_000.0, 64, 16384), SelfExtend(1024))
+    assert recipe == Recipe() and not recipe.by_configuration
 
 
 def told(path: Path) -> tuple[int, float, int]:
@@ -613,8 +617,161 @@ def test_advise_reads_the_head_of_a_gguf_file(
     assert "is no GGUF file that says its context length" in capsys.readouterr().err
 
 
-def test_a_model_that_answers_nothing_at_1x_is_told(hosts: dict[str, Any]) -> None:
+LLAMA = {
+    "model_type": "llama",
+    "max_position_embeddings": 4 * POSITIONS,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "rope_theta": 10_000.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("rope", "target", "said"),
+    [
+        (YARN, 900, "rope_type yarn already, and is configured for 1200 positions: nothing has to"),
+        (YARN, 1600, "target=1600 would replace that, and the records say nothing of two ext"),
+        (YARN, 1600, "give trained=300, the positions before it, to replace it"),
+        ({"rope_type": "linear", "factor": 4.0}, 1600, "give trained=N, the positions before it"),
+        ({"rope_type": "dynamic", "factor": 4.0}, 1600, "give trained=1200, the positions before"),
+    ],
+)
+def test_a_model_with_an_extension_of_its_own_is_not_advised_as_if_it_had_none(
+    rope: dict[str, Any],
+    target: int,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"rope_scaling": rope}))
+    words = [f"model={tmp_path}", f"results={ROOT / 'results'}"]
+    assert advise.main([*words, f"target={target}"]) == 1
+    assert said in capsys.readouterr().err
+    assert advise.main([*words, "target=2400", "trained=1200"]) == 0
+    kind = rope["rope_type"]
+    assert (
+        f"The model has rope_type {kind}, which these settings replace" in capsys.readouterr().out
+    )
+
+
+def test_windows_within_the_trained_length_need_no_advice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"model={tmp_path}", "target=2400", f"results={ROOT / 'results'}"]
+    config = tmp_path / "config.json"
+    every = LLAMA | {"model_type": "mistral", "sliding_window": 128}
+    config.write_text(json.dumps(every))
+    assert advise.main(words) == 1
+    assert "has windows of 128 in all its layers, within the 1200" in capsys.readouterr().err
+    config.write_text(json.dumps(every | {"sliding_window": None}))
+    assert advise.main(words) == 0
+    assert "To serve " in capsys.readouterr().out
+    kinds = ["sliding_attention", "full_attention"]
+    some = LLAMA | {"model_type": "gemma2", "sliding_window": 128, "layer_types": kinds}
+    config.write_text(json.dumps(some | {"num_hidden_layers": 2}))
+    assert advise.main(words) == 0
+    out = capsys.readouterr().out
+    assert "Its layers with windows of 128 share their rotation with the others" in out
+    assert "To serve " not in out and "the layers with windows, which need no extension" in out
+
+
+def test_older_names_of_a_configuration_are_read_as_transformers_reads_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Gemma 3 as it was published: two bases by other names, in the block of the text."""
+    text = LLAMA | {
+        "model_type": "gemma3_text",
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+        "rope_scaling": None,
+        "sliding_window": 64,
+        "num_hidden_layers": 6,
+    }
+    whole = {"model_type": "gemma3", "text_config": text}
+    for config, inside in ((text, ""), (whole, "text_config")):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        words = [f"model={tmp_path}", "target=2400", f"results={ROOT / 'results'}"]
+        assert advise.main(words) == 0
+        [line] = [
+            each for each in capsys.readouterr().out.splitlines() if "from_pretrained(MODEL" in each
+        ]
+        given = json.loads(line.partition("MODEL, **")[2].removesuffix(")"))
+        assert (inside in given) == bool(inside)
+        mine = (given[inside] if inside else given)["rope_parameters"]
+        assert mine["sliding_attention"] == {"rope_type": "default", "rope_theta": 1e4}
+        assert mine["full_attention"]["rope_theta"] == 1e6
+        served = transformers.AutoConfig.from_pretrained(tmp_path, **given).get_text_config()
+        assert served.rope_parameters["full_attention"] == mine["full_attention"]
+        assert served.max_position_embeddings == 2400 and served.sliding_window == 64
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_positions": 1024}))
+    assert advise.main([f"model={tmp_path}", "target=2048"]) == 1
+    assert "has no rotary positions, which extensions stretch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["gemma3", "llama"])
+def test_what_is_printed_to_serve_is_tried_with_a_rotation_for_each_kind_of_layer(
+    kind: str,
+) -> None:
+    with mounted_and_proved(MODELS[kind]()) as mounted:
+        trained = mounted.train_positions
+        extension = extension_at("yarn", trained, 2 * trained)
+        found: Any = serving.overrides(mounted, extension, 2 * trained)
+        assert found["max_position_embeddings"] == 2 * trained
+        rope = found["rope_parameters"]
+        assert rope.get("full_attention", rope)["factor"] == 2
+        if kind == "gemma3":
+            assert rope["sliding_attention"]["rope_type"] == "default"
+        said = serving.overrides(mounted, SelfExtend(4), 2 * trained)
+        assert said.startswith("neither transformers nor vLLM has SelfExtend")  # type: ignore[union-attr]
+        assert serving.overrides(mounted, Direct(), 2 * trained) == {
+            "max_position_embeddings": 2 * trained
+        }
+        assert "nothing has to be set" in serving.overrides(mounted, Direct(), trained)
+
+
+def test_a_width_that_a_configuration_leaves_empty_is_given_with_the_parameters() -> None:
+    """Of Mixtral, whose null transformers multiplies."""
+    net = family("Mixtral", max_position_embeddings=POSITIONS)
+    net.config.head_dim = None
+    width = net.config.hidden_size // net.config.num_attention_heads
+    assert serving.left_empty(net.config) == {"head_dim": width}
+    assert serving.left_empty(llama().config) == {}
+
+
+def test_spread_positions_are_whole_beyond_what_float32_counts() -> None:
+    found = spread(2**24 + 6)
+    assert found[0] == 0 and found[-1] == 2**24 + 5 and len(found) == 64
+
+
+@pytest.mark.parametrize(
+    ("rope", "more", "length"),
+    [
+        ({"rope_type": "linear", "factor": 4.0}, {"train_positions": 75}, POSITIONS),
+        ({"rope_type": "dynamic", "factor": 4.0}, {}, 4 * POSITIONS),
+    ],
+)
+def test_a_factor_without_an_original_length_is_one_of_the_trained_length(
+    rope: dict[str, Any], more: dict[str, int], length: int
+) -> None:
+    found = verified(llama(rope, positions=POSITIONS), **more)
+    assert found.length == length and not found.problems
+
+
+def test_a_model_that_answers_nothing_at_1x_is_told(hosts: dict[str, Any], folder: Path) -> None:
     with pytest.raises(ConfigError, match="has no records: measure the model first"):
         list(advice(hosts, record=ROOT / "docs").record_lines())
-    [said] = advice(hosts, record=ROOT / "results" / "pretrained").record_lines()
+    record = ROOT / "results" / "pretrained"
+    [said] = advice(hosts, record=record).record_lines()
     assert said.startswith("At 1x the model answers") and "0%" not in said
+    # Answers of this model alone, and no shares of likelihoods.
+    served = ROOT / "results" / "pretrained_served"
+    frame = tables.table(files.records(served))
+    alone = frame[(frame["multiple"] == 1) & (frame["extension"] == "direct")]
+    asked = alone[alone["task"] == "passkey"]
+    assert 0 < len(asked) < len(alone)
+    [said] = advice(hosts, record=served).record_lines()
+    assert said.startswith(
+        f"At 1x the model answers {asked['score'].mean():.0%} of {len(asked)} in"
+    )
+    [said] = advice(hosts, record=served, model=folder).record_lines()
+    assert said == f"{served} has no answers of {folder} at 1x without an extension."

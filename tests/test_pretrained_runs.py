@@ -331,7 +331,7 @@ def test_extensions_without_effect_are_left_out_with_the_reason(
     for name in ("pi", "log_n", "self_extend"):
         assert f"{name} {why}" in out.splitlines()
     assert [line[0] for line in table(out, "passkey")] == ["direct"] * 2
-    assert out.splitlines()[-2] == "direct: nothing has to be set: the model is served as it is"
+    assert out.splitlines()[-2] == 'direct: {"max_position_embeddings": 450}'
     status, out, error = said(f"model={mixed}", "extension=direct,log_n,pi")
     assert status == 0, error
     assert f"pi {why}" in out.splitlines()
@@ -618,6 +618,8 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
         ("task=passkeys", "did you mean passkey"),
         ("task=perplexity", "needs text=FILE"),
         ("length=[1]", "did you mean lengths"),
+        ("advse", "advse is not a setting: did you mean the command posbench pretrained advise?"),
+        ("lengths=[1001]", "300,300 tokens are more than 1,000 times the 300 trained positions"),
         ("tokens=[300]", "give one of the two"),
         ("texts=0", "texts must be greater than 0, got '0'"),
         ("seed=-1", "seed must be greater than or equal to 0, got '-1'"),
@@ -898,6 +900,38 @@ def test_a_fixed_factor_is_printed_as_it_was_measured(said: Said, length: float)
     assert yarn["rope_parameters"]["factor"] == 4
     base = 10_000.0 * 4 ** (4 / 3)  # of four pairs, the slowest is divided by the factor
     assert ntk["rope_parameters"]["rope_theta"] == pytest.approx(base)
+
+
+def test_a_path_and_no_tokenizer_are_refused_in_python(folder: Path) -> None:
+    model, _ = Files(folder).load("auto")
+    for given in (folder, str(folder)):
+        with pytest.raises(ConfigError, match="is a path, and here a model that is loaded"):
+            posbench.evaluate(given, None)
+        with pytest.raises(ConfigError, match="is a path"), posbench.extended(given, "yarn", 600):
+            pass
+    with pytest.raises(ConfigError, match="tokenizer is None, and tasks are texts"):
+        posbench.evaluate(model, None)
+
+
+def test_too_few_files_are_refused_before_the_first_is_read(said: Said, tmp_path: Path) -> None:
+    """Three texts are the first, third and fifth: validation has the others."""
+    for place in range(4):
+        (tmp_path / f"{place}.txt").write_text("The road goes past the mill. " * 30)
+    words = ("task=last_tokens", f"text={tmp_path}", "lengths=[1]", "texts=3")
+    status, out, error = said(*words)
+    assert status == 1 and "-" not in out.partition("when mounted.")[2]
+    assert "has 4 files of 300 tokens, and 5 are needed" in error
+    assert error.rstrip().endswith("Every other file is kept for validation.")
+    (tmp_path / "4.txt").write_text("The road goes past the mill. " * 30)
+    assert said(*words)[0] == 0
+
+
+def test_a_model_that_decodes_nothing_is_named_by_its_kind(said: Said, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "t5", "vocab_size": 99}')
+    characters().save_pretrained(tmp_path)
+    status, _, error = said(f"model={tmp_path}")
+    assert status == 1 and len(error) < 300
+    assert "cannot be loaded: t5 is no decoder that predicts the next token" in error
 
 
 def test_a_model_is_extended_for_a_while(folder: Path) -> None:

@@ -23,7 +23,6 @@ settings of servers for the first one, and what to measure next.
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,7 +33,6 @@ import pandas as pd
 from omegaconf import OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
-from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.base.wording import counted, listed
 from posbench.boards.measured import sketches
@@ -44,7 +42,9 @@ from posbench.config.compose import compose, composing
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension
 from posbench.extensions.served import FOLLOWS
-from posbench.pretrained.loading import GGUF, UNLOADABLE, Files, need_gguf
+from posbench.pretrained.command import FARTHEST, LAST_TOKENS, PERPLEXITY
+from posbench.pretrained.loading import Files
+from posbench.pretrained.model_file import Known, known_of
 from posbench.pretrained.published import (
     HOSTS,
     HostRows,
@@ -53,18 +53,14 @@ from posbench.pretrained.published import (
     interval,
     retrieval,
 )
-from posbench.pretrained.refusal import as_one_line
 from posbench.pretrained.request import settings_of
-from posbench.pretrained.rope_settings import LARGEST, taken
-from posbench.pretrained.servers import FULL, Recipe, ServedModel
+from posbench.pretrained.servers import Recipe, ServedModel
 from posbench.records import files, tables
 from posbench.showing.table import NOTHING, Column, Line, Table, number
 
 HELP = "posbench pretrained advise --help"
 LENGTHS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """Multiples of the trained length of which the records have scores."""
-FARTHEST = 1_000
-"""A multiple of the trained length beyond which no advice is given."""
 MOST = 12
 """Rows of the table."""
 PUBLISHED_BETA = 32
@@ -103,80 +99,31 @@ def _advised(words: list[str]) -> int:
     return 0
 
 
-# -- the model -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Known:
-    """What a file says of a model; 0 or nothing where it does not."""
-
-    trained: int  # before any extension
-    base: float
-    pairs: int  # of channels that turn, in a head
-    rope: Mapping[str, Any]  # rope_parameters
-
-
-def known_of(folder: Path) -> Known:
-    """What a config.json or the head of a .gguf file says."""
-    if folder.suffix == GGUF and folder.is_file():
-        return known_of_gguf(folder)
-    try:
-        return _known(json.loads(read_text(folder / "config.json", LARGEST)))
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ) as error:
-        raise ConfigError(
-            f"model={folder} has no config.json that can be read ({as_one_line(error)}): give "
-            "trained= and base="
-        ) from None
-
-
-def _known(config: Any) -> Known:
-    text = config.get("text_config") or config
-    own = taken(text)
-    kinds = {name: each for name, each in own.items() if isinstance(each, Mapping)}
-    rope = kinds.get(FULL) or next(reversed(kinds.values()), own)
-    positions = rope.get("original_max_position_embeddings") or text.get("max_position_embeddings")
-    width = text.get("head_dim") or (
-        text.get("hidden_size", 0) // max(text.get("num_attention_heads") or 1, 1)
-    )
-    share = rope.get("partial_rotary_factor") or text.get("partial_rotary_factor") or 1
-    base = rope.get("rope_theta") or text.get("rope_theta") or 0
-    return Known(int(positions or 0), float(base), int(width * share) // 2, own)
-
-
-def known_of_gguf(file: Path) -> Known:
-    """The same by the names that llama.cpp gives to settings; no weight is read."""
-    need_gguf()
-    from gguf import GGUFReader
-
-    try:
-        fields = GGUFReader(file).fields
-        kind = fields["general.architecture"].contents()
-        found: dict[str, Any] = {
-            name.removeprefix(f"{kind}."): each.contents() for name, each in fields.items()
-        }
-        positions = found.get("rope.scaling.original_context_length") or found["context_length"]
-        width = found.get("rope.dimension_count") or found.get("attention.key_length")
-        if not width:
-            width = found.get("embedding_length", 0) // max(
-                found.get("attention.head_count") or 1, 1
-            )
-        return Known(int(positions), float(found.get("rope.freq_base") or 0), int(width) // 2, {})
-    except UNLOADABLE as error:
-        raise ConfigError(
-            f"model={file} is no GGUF file that says its context length ({as_one_line(error)}): "
-            "give trained= and base="
-        ) from None
-
-
 PAIRS = 64
 """Of a head of 128 channels, where neither a file nor a word says another width."""
+
+
+def _refuse(known: Known, settings: AdviceSettings) -> None:
+    """ConfigError for a model without rotary positions, or with an extension of its own."""
+    if not known.rotary:
+        raise ConfigError(
+            f"model={settings.model} has no rotary positions, which extensions stretch: choose a "
+            "model whose config.json has rope_parameters"
+        )
+    if not known.rule or settings.trained:
+        return
+    has = (
+        f"model={settings.model} has rope_type {known.rule} already, and is configured for "
+        f"{known.reaches} positions"
+    )
+    if settings.target <= known.reaches:
+        raise ConfigError(f"{has}: nothing has to be extended up to target={settings.target}")
+    told = known.trained < known.reaches or known.rule == "dynamic"  # by transformers, from there
+    before = known.trained if told else "N"
+    raise ConfigError(
+        f"{has}. Settings for target={settings.target} would replace that, and the records say "
+        f"nothing of two extensions: give trained={before}, the positions before it, to replace it"
+    )
 
 
 # -- the advice ------------------------------------------------------------------------------------
@@ -189,12 +136,14 @@ class Advice:
     settings: AdviceSettings
     model: ServedModel
     hosts: dict[str, HostRows]
+    rule: str = ""  # the extension that the model has already
 
     @classmethod
     def of(cls, settings: AdviceSettings) -> Advice:
         trained, base, known = settings.trained, settings.base, Known(0, 0.0, 0, {})
         if settings.model is not None:
             known = known_of(Files(settings.model).path)
+            _refuse(known, settings)
             trained, base = trained or known.trained, base or known.base
         if trained < 7 or base <= 1:
             given = {"trained": (trained, trained < 7), "base": (base, base <= 1)}
@@ -218,8 +167,24 @@ class Advice:
                 f"of training, and the records end at {LENGTHS[-1]:g} times: name a nearer one"
             )
         pairs = settings.channels // 2 or known.pairs or PAIRS
-        model = ServedModel(trained, base, pairs, settings.target, known.rope)
-        return cls(settings, model, HostRows.all_of(settings.results / "main"))
+        near = {each for each in known.windows if 0 < each <= trained}
+        if near and all(0 < each <= trained for each in known.windows):
+            raise ConfigError(
+                f"model={settings.model} has windows of {listed([*map(str, sorted(near))])} in all "
+                f"its layers, within the {trained} positions of training, so no distance is new: "
+                "nothing has to be extended"
+            )
+        shared = bool(near) and not any(isinstance(each, Mapping) for each in known.rope.values())
+        model = ServedModel(
+            trained,
+            base,
+            pairs,
+            settings.target,
+            known.rope,
+            known.inside,
+            max(near) if shared else 0,
+        )
+        return cls(settings, model, HostRows.all_of(settings.results / "main"), known.rule)
 
     @property
     def like(self) -> str:
@@ -316,6 +281,11 @@ class Advice:
 
     def introduction(self, like: str, other: str) -> Iterator[str]:
         model, wanted = self.model, self.model.factor
+        if self.rule:
+            yield (
+                f"The model has rope_type {self.rule}, which these settings replace. Its weights "
+                "were trained with that, so measure what it costs at 1x."
+            )
         yield (
             f"{model.share:.0%} of the pairs turn within {model.trained} positions at base "
             f"{model.base:,.0f}. In {like} of results/main {HOSTS[like]:.0%} do, in {other} "
@@ -336,13 +306,20 @@ class Advice:
 
     def servable(self, order: pd.DataFrame, known: Mapping[str, Extension]) -> str | None:
         """The first row that a server has a setting for."""
+        if self.model.shared_window:
+            return None
         recipes = ((name, Recipe.of(self.model, known[name])) for name in map(str, order.index))
         return next((name for name, recipe in recipes if recipe != Recipe()), None)
 
     def to_serve(self, order: pd.DataFrame, known: Mapping[str, Extension]) -> Iterator[str]:
         """Settings of the first row that has any, and the cost that they have not in the table."""
         name, first = self.servable(order, known), str(order.index[0])
-        if name != first:
+        if self.model.shared_window:
+            yield (
+                "Every setting of a server would also change the layers with windows, which need "
+                "no extension. posbench's mounted model leaves them as they are."
+            )
+        elif name != first:
             yield (
                 f"{first} needs an attention of its own, which posbench's mounted model has and no "
                 "server has as a setting."
@@ -388,9 +365,13 @@ class Advice:
                 f"pretrained model=FOLDER results_dir={self.settings.record}, or leave record out"
             )
         frame = tables.table(found)
-        at = frame[(frame["multiple"] == 1) & (frame["extension"] == "direct")]
+        answers = ~frame["task"].isin([PERPLEXITY, LAST_TOKENS])
+        at = frame[answers & (frame["multiple"] == 1) & (frame["extension"] == "direct")]
+        if self.settings.model is not None:
+            at = at[at["encoding"] == Files(self.settings.model).name]
         if at.empty:
-            yield f"{self.settings.record} has nothing at 1x without an extension."
+            of = f" of {self.settings.model}" if self.settings.model else ""
+            yield f"{self.settings.record} has no answers{of} at 1x without an extension."
         elif not at["score"].sum():
             yield (
                 f"The model answers nothing at 1x (0 of {len(at)} in {self.settings.record}): no "
@@ -421,6 +402,11 @@ class Advice:
     def _how(self, first: str, order: pd.DataFrame, known: Mapping[str, Extension]) -> str:
         """Which row the settings below are of, and why that one."""
         name = self.servable(order, known)
+        if self.model.shared_window:
+            return (
+                f"Its layers with windows of {self.model.shared_window} share their rotation with "
+                "the others, so that no server has a setting for it"
+            )
         if name == first:
             return f"The settings below serve {first}, by configuration alone"
         if name is None:

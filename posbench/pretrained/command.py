@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from posbench.pretrained.recording import Candidate, Recorder
 
 PERPLEXITY, LAST_TOKENS = "perplexity", "last_tokens"
+FARTHEST = 1_000
+"""A multiple of the trained length beyond which nothing is measured, and no advice is given."""
 SHORTEST = 2
 """Tokens of a text of which one is predicted."""
 SHORT = 1024
@@ -141,6 +143,7 @@ def run(request: ModelRequest) -> Iterator[str]:
         lengths = sorted(recorder.multiples)
         tasks = measurements(request, tokenizer, lengths[-1])
         refuse_short(tasks, lengths[0])
+        refuse_few_files(tasks, request.texts)
         candidates = yield from _candidates(request, tasks, recorder)
         for text, length, task in itertools.product(request.texts, lengths, tasks):
             unit = ModelTest(recorder, task, length, text)
@@ -163,6 +166,18 @@ def refuse_short(tasks: Sequence[Measurement], shortest: int) -> None:
         )
 
 
+def refuse_few_files(tasks: Sequence[Measurement], texts: Sequence[int]) -> None:
+    """ConfigError where `last_tokens` has too few files, before hours are spent on the first."""
+    from posbench.pretrained.last_tokens import LastTokens
+
+    for task in tasks:
+        if isinstance(task, LastTokens):
+            try:
+                task._text(2 * max(texts))
+            except ConfigError as error:
+                raise ConfigError(f"{error}. Every other file is kept for validation.") from None
+
+
 def refuse_tokenizer(asking: Answering) -> None:
     """ConfigError under a tokenizer that does not keep answers apart; so is each later question."""
     story = asking.task.story(asking.questions, np.random.default_rng(0))
@@ -177,6 +192,11 @@ def _recorder(request: ModelRequest, mounted: Mounted) -> Recorder:
     multiples = {count: count / trained for count in (request.settings.tokens or [])} | {
         round(multiple * trained): multiple for multiple in (request.settings.lengths or [])
     }
+    if (longest := max(multiples)) > FARTHEST * trained:
+        raise ConfigError(
+            f"{longest:,} tokens are more than {FARTHEST:,} times the {trained:,} trained "
+            "positions: choose shorter lengths"
+        )
     settings = {
         "lengths": sorted(multiples),
         "questions": request.settings.questions,
@@ -222,6 +242,7 @@ def _candidates(
 
 
 def _to_serve(mounted: Mounted, rows: Sequence[Candidate], longest: int) -> Iterator[str]:
+    from posbench.pretrained.servers import in_place_of_the_factor
     from posbench.pretrained.serving import overrides
 
     yield (
@@ -234,7 +255,11 @@ def _to_serve(mounted: Mounted, rows: Sequence[Candidate], longest: int) -> Iter
         fixed = extension is not each.extension
         recipe = same or overrides(mounted, extension, length, fixed)
         said = each.name if length == longest else f"{each.name}, up to {length} positions"
-        yield f"{said}: {recipe if isinstance(recipe, str) else json.dumps(recipe)}"
+        if isinstance(recipe, str):
+            yield f"{said}: {recipe}"
+        else:
+            other = in_place_of_the_factor(recipe.get("rope_parameters", {}))
+            yield f"{said}: {json.dumps(recipe)}{f' (for vLLM{other})' * bool(other)}"
 
 
 def unchanged(name: str, extension: Extension, length: int, trained: int) -> str:

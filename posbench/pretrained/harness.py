@@ -12,7 +12,7 @@ from lm_eval.models.huggingface import HFLM
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, known_names
 from posbench.pretrained.loading import Files
-from posbench.pretrained.proof import mounted_and_proved, prove_effect
+from posbench.pretrained.proof import mounted_and_proved, prove_effect_at
 from posbench.pretrained.request import extension_at
 from posbench.pretrained.richer import RereadingMounted
 
@@ -68,8 +68,7 @@ class HarnessModel(HFLM):
         self.mounted.extension = extension_at(extension, trained, self.length, *of_extension)
         self.mounted.encodings(self.length)  # refused here, not in the first call
         self.said = " ".join([extension, *of_extension])
-        if self.length > trained or not self.mounted.extension.is_identity:
-            prove_effect(self.mounted, self.mounted.extension, self.length)
+        prove_effect_at(self.mounted, self.mounted.extension, [self.length])
         super().__init__(model, tokenizer=tokenizer, max_length=self.length, **given)
 
     def _model_call(self, inps: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:

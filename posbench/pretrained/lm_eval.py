@@ -16,7 +16,7 @@ import sys
 
 from posbench.base.errors import PosbenchError
 from posbench.config.exit_status import exit_status
-from posbench.pretrained.refusal import need_transformers
+from posbench.pretrained.refusal import as_one_line, need_transformers
 
 COMMANDS = ("run", "ls", "validate")
 """Those of lm_eval; left out, it is run."""
@@ -41,7 +41,19 @@ def main(arguments: list[str] | None = None) -> int:
         command, *rest = words if words[0] in COMMANDS else ["run", *words]
         model = ["--model", "posbench"] if command == "run" and "--model" not in rest else []
         sys.argv = ["lm-eval", command, *model, *rest]
-        cli_evaluate()
+        try:
+            cli_evaluate()
+        except ImportError as error:
+            raise PosbenchError(
+                f"these tasks need more packages ({as_one_line(error)}): pip install "
+                "'lm_eval[tasks]'"
+            ) from None
+        except ValueError as error:
+            if "not found" not in str(error):
+                raise
+            raise PosbenchError(
+                f"{as_one_line(error)}: `posbench pretrained lm-eval ls tasks` lists them"
+            ) from None
         return 0
 
     return exit_status(evaluated, words)

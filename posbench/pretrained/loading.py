@@ -139,6 +139,12 @@ class Files:
                     "never run here: choose a model and a tokenizer that transformers has itself"
                 ) from None
             refuse_unknown_rules(self.path)
+            if "Unrecognized configuration class" in str(error):  # and then all that there are
+                kind = _mapping(self.path / "config.json").get("model_type", "this model")
+                raise ConfigError(
+                    f"model={self.path} cannot be loaded: {kind} is no decoder that predicts the "
+                    "next token, and only those are measured"
+                ) from None
             raise ConfigError(
                 f"model={self.path} cannot be loaded{what}: "
                 f"{' '.join(str(error).split()) or type(error).__name__}"

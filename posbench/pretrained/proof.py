@@ -239,9 +239,8 @@ def prove_effect(mounted: Mounted, extension: Extension, length: int) -> None:
     """
     if not extension.changes:
         return
-    n = min(TOKENS, length)
-    spread = torch.linspace(0, length - 1, n).round().long()[None]
-    if _changes(mounted, extension, length, n, spread):
+    few = spread(length)
+    if _changes(mounted, extension, length, len(few), few[None]):
         return
     if not _changes(mounted, extension, length, length, torch.arange(length)[None]):
         still = narrow(mounted)
@@ -258,6 +257,11 @@ def prove_effect(mounted: Mounted, extension: Extension, length: int) -> None:
             "rounds, so measuring it would measure the model itself: see whether its settings "
             "leave anything to change at that length"
         )
+
+
+def spread(length: int) -> Tensor:
+    """A few positions from the first to the last of a length, [n]."""
+    return torch.linspace(0, length - 1, min(TOKENS, length), dtype=torch.float64).round().long()
 
 
 def _name_of(dtype: torch.dtype) -> str:

@@ -37,6 +37,8 @@ from posbench.pretrained.loading import Files
 from posbench.pretrained.text_tasks import THINGS
 
 HELP = "posbench pretrained --help"
+COMMANDS = ("advise", "export", "lm-eval", "reach", "verify")
+"""Those that are the second word of the command."""
 NAME = "pretrained"
 """The name of the protocol where there is no recipe."""
 FILES = ("model", "text", "recipe")
@@ -205,6 +207,8 @@ def _refuse_second(word: str, name: str, given: Mapping[str, str]) -> None:
 
 
 def _meant(name: str) -> str:
+    if command := closest(name, COMMANDS):
+        return f"did you mean the command posbench pretrained {command}?"
     return known_names(Settings.model_fields, HELP, closest(name, Settings.model_fields))
 
 

@@ -16,13 +16,11 @@ from posbench.core.extension import Extension, FrequencyExtension
 from posbench.core.frequencies import Frequencies
 from posbench.encodings.rope import RoPE
 from posbench.extensions.dca import DCA
-from posbench.extensions.distances import smallest
 from posbench.extensions.dynamic_ntk import DynamicNTK
 from posbench.extensions.llama3 import Llama3
 from posbench.extensions.longrope import LongRoPE
 from posbench.extensions.ntk import NTK
 from posbench.extensions.pi import PI
-from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
 from posbench.pretrained.rope_settings import KEPT
 
@@ -148,6 +146,8 @@ class ServedModel:
     pairs: int  # of channels that turn, in a head
     target: int
     own: Mapping[str, Any] = field(default_factory=dict)  # rope_parameters of its configuration
+    inside: str = ""  # the block of config.json that has them
+    shared_window: int = 0  # of layers whose rotation is that of the layers that see all keys
 
     @property
     def factor(self) -> float:
@@ -189,6 +189,7 @@ class Recipe:
     parameters: dict[str, Any] | None = None  # None: transformers has none
     llama_cpp: str = ""
     sglang: str = ""  # beside or in place of the parameters
+    inside: str = ""  # the block of config.json that they belong to
 
     @classmethod
     def of(cls, model: ServedModel, extension: Extension) -> Recipe:
@@ -196,6 +197,7 @@ class Recipe:
             model.parameters(extension),
             FLAGS.get(type(extension), _none)(model, extension),
             CHUNKED if isinstance(extension, DCA) else "",
+            model.inside,
         )
 
     @property
@@ -208,12 +210,12 @@ class Recipe:
         if self.parameters is None:
             yield "transformers, vLLM: no setting; posbench's mounted model has it"
         else:
-            shown = json.dumps(
-                {"max_position_embeddings": target, "rope_parameters": self.parameters}
-            )
+            given = {"max_position_embeddings": target, "rope_parameters": self.parameters}
+            shown = json.dumps({self.inside: given} if self.inside else given)
             yield f"transformers: from_pretrained(MODEL, **{shown})"
             # Lists of divisors would be three pages.
             again = f"'{shown}'" if len(shown) < LONG else "'{...}', as for transformers"
+            again += in_place_of_the_factor(self.parameters)
             yield f"vLLM: vllm serve MODEL --max-model-len {target} --hf-overrides {again}"
             yield (
                 f"SGLang: python -m sglang.launch_server --model-path MODEL "
@@ -223,6 +225,17 @@ class Recipe:
             yield f"SGLang: {self.sglang}"
         flags = f"llama-server -m MODEL.gguf -c {target} {self.llama_cpp}"
         yield f"llama.cpp: {flags if self.llama_cpp else 'no flag'}"
+
+
+def in_place_of_the_factor(parameters: Mapping[str, Any]) -> str:
+    """What vLLM and SGLang read of LongRoPE's lists where transformers reads `attention_factor`."""
+    factor = parameters.get(FULL, parameters).get("attention_factor")
+    if factor is None:
+        return ""
+    return (
+        f', with "short_mscale": {factor:.6g} and "long_mscale": {factor:.6g} beside '
+        "attention_factor, which transformers alone reads"
+    )
 
 
 CHUNKED = (
@@ -257,20 +270,10 @@ def _ntk_flags(model: ServedModel, extension: NTK) -> str:
     return f"--rope-freq-base {given['rope_theta']:.10g}"
 
 
-def _self_extend_flags(model: ServedModel, extension: SelfExtend) -> str:
-    """The window, and the group by which far positions are divided: the smallest with which no
-    distance is new.
-    """
-    window = extension.window
-    group = smallest(lambda g: (model.target - 1) // g + window - window // g, model.trained)
-    return f"--grp-attn-n {group} --grp-attn-w {window}"
-
-
 FLAGS: dict[type[Extension], Callable[..., str]] = {
     YaRN: _yarn_flags,
     PI: _pi_flags,
     NTK: _ntk_flags,
     DynamicNTK: _ntk_flags,
-    SelfExtend: _self_extend_flags,
 }
-"""Extensions that llama.cpp has flags for."""
+"""Extensions that llama-server has flags for. Those of Self-Extend left it in 2024."""

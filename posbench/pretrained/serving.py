@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from posbench.pretrained.configured import rotations
 from posbench.pretrained.forms import tolerance
 from posbench.pretrained.loading import AS_DATA, quietly
 from posbench.pretrained.mounting import Mounted
-from posbench.pretrained.proof import TOKENS, logits_of, narrow, random_tokens, windows
+from posbench.pretrained.proof import logits_of, narrow, random_tokens, spread, windows
 from posbench.pretrained.refusal import as_one_line
 from posbench.pretrained.richer import itself
-from posbench.pretrained.servers import parameters
+from posbench.pretrained.rope_settings import kind_of
+from posbench.pretrained.servers import FULL, parameters
 
 
 def overrides(
@@ -35,32 +37,43 @@ def overrides(
     scale for its factor.
 
     Any other extension that divides frequencies is written as LongRoPE's lists of divisors, which
-    have been tried in transformers. vLLM has lists as well, and a factor on cosine and sine of its
-    own: where `attention_factor` is not 1, look there whether it is read. Where the factor is
-    `fixed`, for all lengths, so are the divisors: the list for short texts is that for long ones.
+    have been tried in transformers. vLLM has lists as well, and reads `short_mscale` and
+    `long_mscale` in place of `attention_factor`. Where the factor is `fixed`, for all lengths, so
+    are the divisors: the list for short texts is that for long ones.
     """
+    config = itself(mounted.model).config.get_text_config()
+    longest = {"max_position_embeddings": length}
     if isinstance(extension, Direct):
+        if length > config.max_position_embeddings:
+            return longest
         return "nothing has to be set: the model is served as it is"
-    found = rotations(mounted.model.config)
-    if len(found) > 1 or found[0].get("rope_type", "default") != "default":
-        return "the model has a rotation of its own already, and rope_parameters would replace it"
     given = parameters(extension, _turning(mounted), mounted.train_positions, length)
     if given is None:
         return (
             f"neither transformers nor vLLM has {type(extension).__name__}: only the mounted model "
             "can be served"
         )
+    if any(kind_of(each) != "default" for each in rotations(config)):
+        return "the model has a rotation of its own already, and rope_parameters would replace it"
     if fixed and "long_factor" in given:
         given |= {"short_factor": given["long_factor"]}
-    if still := narrow(mounted):
+    kinds = {
+        name: dict(each)
+        for name, each in config.rope_parameters.items()
+        if isinstance(each, Mapping)
+    }
+    if (still := narrow(mounted)) and FULL not in kinds:
         return (
             f"layers with windows of {windows(still)} stay as they are in the mounted model, and "
             "rope_parameters would change them as well: only the mounted model can be served"
         )
     settings = {
         "max_position_embeddings": max(length, mounted.train_positions),
-        "rope_parameters": dict(found[0]) | given,
+        "rope_parameters": {**kinds, FULL: kinds[FULL] | given}
+        if kinds
+        else config.rope_parameters | given,
     }
+    settings |= left_empty(config)
     try:
         difference = _difference(mounted, extension, settings, length)
     except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
@@ -74,6 +87,15 @@ def overrides(
         f"with rope_parameters, transformers makes another model, whose logits differ by "
         f"{difference:.2g} of the largest: only the mounted model can be served"
     )
+
+
+def left_empty(config: PreTrainedConfig) -> dict[str, Any]:
+    """What transformers reads beside new rope_parameters where a configuration has null: of
+    Mixtral the width of a head.
+    """
+    if getattr(config, "head_dim", 0) is not None:
+        return {}
+    return {"head_dim": config.hidden_size // config.num_attention_heads}
 
 
 def rounding(length: int) -> float:
@@ -96,8 +118,7 @@ def _difference(
     positions; windows count tokens in both.
     """
     model, before = itself(mounted.model), mounted.extension
-    spread = torch.linspace(0, length - 1, min(TOKENS, length), device=model.device)
-    pos = spread.round().long()[None]
+    pos = spread(length)[None].to(model.device)
     tokens = random_tokens(model, 1, pos.shape[1])
     present = torch.ones_like(tokens)
     theirs = logits_of(as_configured(model, settings), tokens, present, pos)
@@ -137,5 +158,6 @@ def _configured(model: Any, settings: dict[str, Any]) -> PreTrainedConfig:
 
 def _turning(mounted: Mounted) -> PositionEncoding:
     """The encoding whose frequencies the extension changes."""
-    encodings = (layer.form.encoding for layer in mounted.layers)
+    still = narrow(mounted)
+    encodings = (layer.form.encoding for layer in mounted.layers if layer not in still)
     return next((each for each in encodings if "frequencies" in each.handles), PositionEncoding())

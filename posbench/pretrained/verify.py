@@ -11,7 +11,7 @@ posbench set for the same length, in numbers and in logits. The last line names 
 were found; with any, the exit status is 1.
 
     model                    a folder with a model in safetensors and its tokenizer, or a .gguf file
-    rope_parameters          JSON; those of the model's own configuration by default
+    rope_parameters          JSON, also as rope_scaling; by default those of the folder
     max_position_embeddings  as a server would set it beside them
     train_positions          the length of training; by default the configuration says it
     length                   the longest length that is served; the factor says it by default
@@ -24,6 +24,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,6 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _verified(words: list[str]) -> int:
+    # The name that most files still have.
+    words = [re.sub("^rope_scaling=", "rope_parameters=", word) for word in words]
     settings = settings_of(VerifySettings, words, "posbench pretrained verify --help")
     files = Files(settings.model)
     need_transformers()
@@ -71,12 +74,13 @@ def _verified(words: list[str]) -> int:
 
 def served(model: Any, settings: VerifySettings) -> Any:
     """The model as transformers makes it with the settings, with the same weights."""
-    from posbench.pretrained.serving import as_configured
+    from posbench.pretrained.serving import as_configured, left_empty
 
     changed: dict[str, Any] = {}
     if settings.rope_parameters:
         refuse_incomplete(model.config.get_text_config(), settings.rope_parameters)
         changed["rope_parameters"] = dict(settings.rope_parameters)
+        changed |= left_empty(model.config.get_text_config())
     if settings.max_position_embeddings:
         changed["max_position_embeddings"] = settings.max_position_embeddings
     if not changed:
@@ -101,6 +105,12 @@ def trained_for(config: Any, settings: VerifySettings) -> int:
     if not positions:
         raise ConfigError("the model does not say its trained length: give train_positions=N")
     return int(positions)
+
+
+def factor_of(extension: Any) -> float:
+    """By how much a configured extension says that it lengthens; dynamic NTK calls it otherwise."""
+    found = (getattr(extension, name, None) for name in ("scale", "factor"))
+    return next(filter(None, found), 1.0)
 
 
 def length_unsaid(config: Any, settings: VerifySettings) -> bool:
@@ -142,7 +152,7 @@ class Verified:
 
         from posbench.pretrained.configured import rotations
         from posbench.pretrained.forms import refuse_own_attention, rotaries_of
-        from posbench.pretrained.proof import TOKENS, mounted_and_proved
+        from posbench.pretrained.proof import TOKENS, mounted_and_proved, spread
 
         refuse_own_attention(model)  # before what such a model's configuration may not have
         rotaries_of(model)
@@ -154,13 +164,13 @@ class Verified:
         longest = getattr(made.config.get_text_config(), "max_position_embeddings", trained)
         with mounted_and_proved(made) as mounted:
             reach = (
-                layer.form.own.positions * (getattr(layer.form.own.extension, "scale", None) or 1)
+                min(layer.form.own.positions, trained) * factor_of(layer.form.own.extension)
                 for layer in mounted.layers
                 if not unsaid
             )
             length = settings.length or round(max([longest, *reach]))
             near = torch.arange(min(TOKENS, length))
-            far = torch.linspace(0, min(length, FARTHEST) - 1, min(TOKENS, length)).round().long()
+            far = spread(min(length, FARTHEST))
             # Transformers has the rule of a short text for the first of them.
             ours = [_logits(mounted, near, len(near)), _logits(mounted, far, length)]
             mounted.unmount()
@@ -296,13 +306,11 @@ class Verified:
 
     def difference(self, own: Configured, other: Configured | None) -> float:
         """What logits over the whole length differ by if layers have another extension."""
-        import torch
-
         from posbench.pretrained.layer_kinds import plain
-        from posbench.pretrained.proof import TOKENS
+        from posbench.pretrained.proof import spread
 
         mounted, layers = self.mounted, self.mounted.layers
-        pos = torch.linspace(0, self.length - 1, min(TOKENS, self.length)).round().long()
+        pos = spread(self.length)
         mounted.mount()
         try:
             found = [_logits(mounted, pos, self.length)]

@@ -1,0 +1,149 @@
+"""What a config.json or the head of a .gguf file says of a model, without its weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from posbench.base.disk import read_text
+from posbench.base.errors import ConfigError
+from posbench.pretrained.loading import AS_DATA, GGUF, UNLOADABLE, need_gguf
+from posbench.pretrained.refusal import as_one_line
+from posbench.pretrained.rope_settings import LARGEST, ORIGINAL, kind_of, taken
+from posbench.pretrained.servers import FULL
+
+TEXT, SLIDING = "text_config", "sliding_attention"
+"""Names in a config.json: the block of the text, and a layer with a window."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a file says of a model; 0 or nothing where it does not."""
+
+    trained: int  # before any extension
+    base: float
+    pairs: int  # of channels that turn, in a head
+    rope: Mapping[str, Any]  # rope_parameters
+    rule: str = ""  # the extension that it has already
+    reaches: int = 0  # positions that it is configured for
+    windows: tuple[int, ...] = ()  # of its layers; 0 for one that sees all keys
+    inside: str = ""  # the block of config.json that has all this
+    rotary: bool = True
+
+
+def known_of(folder: Path) -> Known:
+    """What a config.json or the head of a .gguf file says."""
+    if folder.suffix == GGUF and folder.is_file():
+        return known_of_gguf(folder)
+    try:
+        config = json.loads(read_text(folder / "config.json", LARGEST))
+        inside = TEXT if config.get(TEXT) else ""
+        read = _as_transformers_reads(folder)
+        known = _known(read or config.get(TEXT) or config, inside)
+        return replace(known, rotary=not read or bool(known.rope or known.base))
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
+        raise ConfigError(
+            f"model={folder} has no config.json that can be read ({as_one_line(error)}): give "
+            "trained= and base="
+        ) from None
+
+
+def _as_transformers_reads(folder: Path) -> dict[str, Any] | None:
+    """The settings of the text, with what older names mean; None where transformers is not there,
+    or refuses them.
+    """
+    if find_spec("transformers") is None:
+        return None
+    from transformers import AutoConfig
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        config = AutoConfig.from_pretrained(folder, **AS_DATA)
+        return dict(config.get_text_config().to_dict())
+    except UNLOADABLE:
+        return None
+    finally:
+        logging.set_verbosity(before)
+
+
+def _known(text: Mapping[str, Any], inside: str) -> Known:
+    own = taken(text)
+    kinds = {name: each for name, each in own.items() if isinstance(each, Mapping)}
+    rope = kinds.get(FULL) or next(reversed(kinds.values()), own)
+    positions = rope.get(ORIGINAL) or text.get("max_position_embeddings")
+    width = text.get("head_dim") or (
+        text.get("hidden_size", 0) // max(text.get("num_attention_heads") or 1, 1)
+    )
+    share = rope.get("partial_rotary_factor") or text.get("partial_rotary_factor") or 1
+    base = rope.get("rope_theta") or text.get("rope_theta") or 0
+    rule = kind_of(rope)
+    reaches = max(
+        int(text.get("max_position_embeddings") or 0),
+        round(int(rope.get(ORIGINAL) or 0) * float(rope.get("factor") or 1)),
+    )
+    return Known(
+        int(positions or 0),
+        float(base),
+        int(width * share) // 2,
+        own,
+        "" if rule in ("default", "proportional") else rule,
+        reaches,
+        _windows(text),
+        inside,
+    )
+
+
+def _windows(text: Mapping[str, Any]) -> tuple[int, ...]:
+    """The windows of the layers; nothing where a configuration has none."""
+    window, kinds = text.get("sliding_window"), text.get("layer_types")
+    if not window or text.get("use_sliding_window") is False:
+        return ()
+    if not kinds:
+        return (int(window),)
+    return tuple(int(window) if kind == SLIDING else 0 for kind in kinds)
+
+
+def known_of_gguf(file: Path) -> Known:
+    """The same by the names that llama.cpp gives to settings; no weight is read."""
+    need_gguf()
+    from gguf import GGUFReader
+
+    try:
+        fields = GGUFReader(file).fields
+        kind = fields["general.architecture"].contents()
+        found: dict[str, Any] = {
+            name.removeprefix(f"{kind}."): each.contents() for name, each in fields.items()
+        }
+        positions = found.get("rope.scaling.original_context_length") or found["context_length"]
+        width = found.get("rope.dimension_count") or found.get("attention.key_length")
+        if not width:
+            width = found.get("embedding_length", 0) // max(
+                found.get("attention.head_count") or 1, 1
+            )
+        rule = str(found.get("rope.scaling.type") or "none")
+        return Known(
+            int(positions),
+            float(found.get("rope.freq_base") or 0),
+            int(width) // 2,
+            {},
+            "" if rule == "none" else rule,
+            int(found["context_length"]),
+        )
+    except UNLOADABLE as error:
+        raise ConfigError(
+            f"model={file} is no GGUF file that says its context length ({as_one_line(error)}): "
+            "give trained= and base="
+        ) from None
