@@ -654,6 +654,22 @@ def test_a_model_with_an_extension_of_its_own_is_not_advised_as_if_it_had_none(
     )
 
 
+def test_a_configuration_that_asks_for_too_much_is_refused_before_it_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of so many layers transformers makes a list."""
+    giant = LLAMA | {"model_type": "gemma3_text", "num_hidden_layers": 2_000_000_000}
+    (tmp_path / "config.json").write_text(json.dumps(giant))
+    given = json.dumps(YARN | {"rope_theta": 1e4})
+    for answer, words in (
+        (advise.main, ["target=2400"]),
+        (verify.main, [f"rope_parameters={given}"]),
+    ):
+        assert answer([f"model={tmp_path}", *words]) == 1
+        said = f"posbench: model={tmp_path} has num_hidden_layers: 2000000000 in its config.json"
+        assert capsys.readouterr().err.startswith(said)
+
+
 def test_windows_within_the_trained_length_need_no_advice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

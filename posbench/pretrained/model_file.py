@@ -11,7 +11,7 @@ from typing import Any
 
 from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
-from posbench.pretrained.loading import AS_DATA, GGUF, UNLOADABLE, need_gguf
+from posbench.pretrained.loading import AS_DATA, GGUF, UNLOADABLE, need_gguf, refuse_giants
 from posbench.pretrained.refusal import as_one_line
 from posbench.pretrained.rope_settings import LARGEST, ORIGINAL, kind_of, taken
 from posbench.pretrained.servers import FULL
@@ -45,6 +45,8 @@ def known_of(folder: Path) -> Known:
         read = _as_transformers_reads(folder)
         known = _known(read or config.get(TEXT) or config, inside)
         return replace(known, rotary=not read or bool(known.rope or known.base))
+    except ConfigError:
+        raise
     except (
         OSError,
         ValueError,
@@ -68,6 +70,7 @@ def _as_transformers_reads(folder: Path) -> dict[str, Any] | None:
     from transformers import AutoConfig
     from transformers.utils import logging
 
+    refuse_giants(folder)
     before = logging.get_verbosity()
     logging.set_verbosity_error()
     try:

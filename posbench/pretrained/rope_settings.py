@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, NonNegativeInt
 from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, known_names, listed
-from posbench.pretrained.loading import AS_DATA, UNLOADABLE, Files
+from posbench.pretrained.loading import AS_DATA, UNLOADABLE, Files, refuse_giants
 
 READ = {
     "default": (),
@@ -112,6 +112,7 @@ def refuse_early(files: Files, given: Mapping[str, Any]) -> None:
                 f'needs beside a model: write "rope_type": "{each["type"]}"'
             )
     if files.path.is_dir():
+        refuse_giants(files.path)
         try:
             config = AutoConfig.from_pretrained(files.path, **AS_DATA)
         except UNLOADABLE:
