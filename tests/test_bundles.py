@@ -178,13 +178,53 @@ def test_a_bundle_without_the_code_of_its_records_says_so(
     without = "The code of nowhere.Encoding, nowhere.Extension, nowhere.Task is not in it"
     assert without in capsys.readouterr().out
     assert results_command([*words, "--config-dir", str(mine)]) == 0
-    assert "is not in it" not in capsys.readouterr().out
+    assert "Your files in it: decay.py" in (said := capsys.readouterr().out) and without in said
     ours = tmp_path / "ours"
-    node = {"_target_": "posbench.encodings.nope.NoPE"}
     parts = ("config.encoding", "config.extension", "config.task")
-    save(ours, changed(record(), dict.fromkeys(parts, node)))
-    assert results_command(["bundle", str(tmp_path / "ours.tar.gz"), "--from", str(ours)]) == 0
-    assert "is not in it" not in capsys.readouterr().out
+    for name in ("posbench.encodings.nope.NoPE", "decay.Decay"):
+        save(ours, changed(record(), {part: {"_target_": name} for part in parts}))
+        words = ["bundle", str(tmp_path / "ours.tar.gz"), "--from", str(ours)]
+        assert results_command([*words, "--config-dir", str(mine)]) == 0
+        assert "is not in it" not in capsys.readouterr().out
+
+
+def test_a_bundle_has_the_files_of_its_records_and_no_others(
+    source: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever sends one method sends nothing of the others."""
+    written = {
+        "decay.py": "from parts import curves\nfrom parts.more.deep import NAME\n",
+        "parts/__init__.py": "",
+        "parts/curves.py": "from . import sums\nfrom .more import deep\n",
+        "parts/sums.py": "",
+        "parts/other.py": "",
+        "parts/more/__init__.py": "",
+        "parts/more/deep.py": "import importlib\nimportlib.import_module('called')\n",
+        "called.py": "from ..above import nothing\n",
+        "encoding/decay.yaml": "defaults: [base_of_decay]\n_target_: decay.Decay\n",
+        "encoding/base_of_decay.yaml": "slope: 1\n",
+        "method/decay_pi.yaml": "encoding: decay\n",
+        "secret.py": "import decay\n",
+        "encoding/secret.yaml": "_target_: secret.Secret\n",
+    }
+    for name, text in written.items():
+        (mine / name).parent.mkdir(parents=True, exist_ok=True)
+        (mine / name).write_text(text)
+    path = tmp_path / "mine.tar.gz"
+    words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
+    assert results_command([*words, "--method", "decay"]) == 0
+    left = {"parts/other.py", "method/decay_pi.yaml", "secret.py", "encoding/secret.yaml"}
+    sent = sorted({*written} - left)
+    said = capsys.readouterr().out
+    assert f"Your files in it: {', '.join(sent)}. They are those" in said
+    found = bundle.unpack(path, tmp_path / "out")
+    assert found.code == [f"own/{name}" for name in sent]
+    node = {"_target_": "secret.Secret"}
+    save(source, changed(record("hidden"), {"config.encoding": node}))
+    assert results_command([*words, "--method", "hidden"]) == 0
+    code = sorted({"secret.py", *(each for each in sent if each.endswith(".py"))})
+    assert f"Your files in it: {', '.join(code)}. They" in (said := capsys.readouterr().out)
+    assert "The code of nowhere.Extension, nowhere.Task is not in it" in said
 
 
 def test_a_bundle_drops_no_folder_of_ones_own(
@@ -204,6 +244,7 @@ def test_code_that_is_not_utf_8_is_named_and_nothing_is_written(
     source: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     latin = mine / "latin.py"
+    (mine / "decay.py").write_text("import latin\n")
     latin.write_bytes("# coding: latin-1\nNAME = 'décroissance'\n".encode("latin-1"))
     path = tmp_path / "mine.tar.gz"
     words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
@@ -223,6 +264,7 @@ def test_code_that_another_encoding_would_read_otherwise_is_neither_sent_nor_tak
     source: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (mine / "hidden.py").write_bytes(HIDDEN)
+    (mine / "decay.py").write_text("from hidden import *\n")
     path = tmp_path / "mine.tar.gz"
     words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
     assert results_command(words) == 1 and not path.exists()
@@ -587,6 +629,7 @@ def test_a_folder_with_names_that_nobody_accepts_is_not_sent(
     path = tmp_path / "mine.tar.gz"
     words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
     (tmp_path / "id_rsa").write_text("private")
+    (mine / "decay.py").write_text("LOADED = ['a\\x1bb', 'Decay', 'linked']\n")
     for name, said in (("a\x1bb.py", LONG), ("Decay.py", TWICE), ("linked.py", "it is a link")):
         if name == "linked.py":
             (mine / name).symlink_to(tmp_path / "id_rsa")

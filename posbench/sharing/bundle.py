@@ -4,7 +4,8 @@ A bundle is a gzipped tar archive:
 
     bundle.json     what it holds, and the hash of all other files
     published/      records, as a published folder has them
-    own/            the YAML and Python files of the user, as `--config-dir` takes them
+    own/            the YAML and Python files of the user that these records were made with, as
+                    `--config-dir` takes them
 
 The same records and files give the same bytes. What is unpacked has been sent by somebody else:
 names are those that `write` gives, no name is there twice, and reading ends at the first byte too
@@ -13,6 +14,7 @@ many.
 
 from __future__ import annotations
 
+import ast
 import gzip
 import hashlib
 import io
@@ -31,7 +33,10 @@ from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_text, write_bytes, write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import counted, printable, reason
+from posbench.config.building import OF_A_RUN
 from posbench.config.modules import python_of
+from posbench.config.provenance import targets
+from posbench.config.record_command import Command
 from posbench.records import files
 from posbench.records.lines import contents, encoded, unpacking
 from posbench.records.record import Audit, Record
@@ -39,7 +44,7 @@ from posbench.sharing.agreement import comparable
 
 FORMAT = 2
 PUBLISHED, OWN, MANIFEST = "published", "own", "bundle.json"
-CODE = ("*.py", "*.yaml")
+CODE, INIT = ("*.py", "*.yaml"), "__init__.py"
 LARGEST = 64_000_000
 """Bytes that a bundle may unpack to, eight times those of 4,000 records."""
 LINES = 4 * LARGEST
@@ -61,7 +66,7 @@ def write(
 ) -> dict[str, Any]:
     """Write a bundle of records with the audits that were made of them; returns its manifest."""
     lines = contents(records, files.made_of(records, audits))
-    code = _code(own)
+    code = _code(own, records)
     content = {f"{PUBLISHED}/{name}": encoded(text, name) for name, text in lines.items()}
     content |= {f"{OWN}/{name}": text.encode() for name, text in code.items()}
     manifest = {
@@ -81,18 +86,89 @@ def write(
     return manifest
 
 
-def _code(own: Path | None) -> dict[str, str]:
-    """The files of the user, by their place in the folder; what is in a hidden folder, as an
-    environment or what Hydra notes, is no part of a method.
-    """
+def _code(own: Path | None, records: Sequence[Record]) -> dict[str, str]:
+    """The files of the user that these records were made with, by their place in the folder."""
+    texts: dict[str, str] = {}
     if own is None:
-        return {}
-    paths = sorted(path.relative_to(own) for pattern in CODE for path in own.rglob(pattern))
-    return {
-        path.as_posix(): _text_of(own / path)
-        for path in paths
-        if "__pycache__" not in path.parts and not any(part[0] == "." for part in path.parts)
-    }
+        return texts
+    files = CodeFolder(own)
+    waiting = [*files.of_records(records)]
+    while waiting:
+        if (path := waiting.pop()) not in texts:
+            texts[path] = _text_of(own / path)
+            waiting += files.named_in(path, texts[path])
+    return dict(sorted(texts.items()))
+
+
+class CodeFolder:
+    """The YAML and Python files of a folder of the user, and which lead to which. Whoever sends one
+    method sends nothing of the others.
+
+    What is in a hidden folder, as an environment or what Hydra notes, is no part of a method.
+    """
+
+    def __init__(self, own: Path) -> None:
+        found = (path.relative_to(own) for pattern in CODE for path in own.rglob(pattern))
+        kept = sorted(
+            path.as_posix()
+            for path in found
+            if "__pycache__" not in path.parts and not any(part[0] == "." for part in path.parts)
+        )
+        self.modules = {_module(path): path for path in kept if path.endswith(".py")}
+        self.named: dict[str, list[str]] = {}
+        for path in kept:
+            if path.endswith(".yaml"):
+                self.named.setdefault(PurePosixPath(path).stem, []).append(path)
+
+    def of_records(self, records: Iterable[Record]) -> Iterator[str]:
+        """The files that commands and configurations of records name."""
+        for record in records:
+            words = Command.parse(record.command).words
+            names = {word.partition("=")[2] for word in words} | {record.method.encoding}
+            yield from self._of_texts(names | {record.method.extension})
+            yield from self._of_texts(
+                target for node in OF_A_RUN for target in targets(record.config[node])
+            )
+
+    def named_in(self, path: str, text: str) -> Iterator[str]:
+        """The files that a file imports, chooses or builds."""
+        if path.endswith(".yaml"):
+            yield from self._of_texts(re.findall(r"[\w./-]+", text))
+            return
+        module = _module(path)
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            return  # it made no record
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield from self._modules_of([node.value])
+            elif isinstance(node, ast.Import):
+                yield from self._modules_of(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                package = module.split(".") if path.endswith(INIT) else module.split(".")[:-1]
+                above = package[: len(package) - node.level + 1] if node.level else []
+                start = ".".join([*above, *([node.module] if node.module else [])])
+                yield from self._modules_of(f"{start}.{alias.name}" for alias in node.names)
+
+    def _of_texts(self, texts: Iterable[str]) -> Iterator[str]:
+        """The YAML files of a name, or the modules of one."""
+        for text in texts:
+            yield from self.named.get(text.rpartition("/")[2], ())
+            yield from self._modules_of([text])
+
+    def _modules_of(self, names: Iterable[str]) -> Iterator[str]:
+        """The modules that dotted names go through, packages among them."""
+        for name in names:
+            parts = name.split(".")
+            for end in range(1, len(parts) + 1):
+                if found := self.modules.get(".".join(parts[:end])):
+                    yield found
+
+
+def _module(path: str) -> str:
+    """The name under which a file of the folder is imported."""
+    return path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
 def _text_of(path: Path) -> str:

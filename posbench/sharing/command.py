@@ -172,10 +172,15 @@ def _bundle(chosen: argparse.Namespace) -> int:
     print(f"Written: {chosen.target}, {records} of {', '.join(made['methods'])}.")
     accept = f"posbench records accept {shlex.quote(str(chosen.target))}"
     if made["code"]:
-        print(f"Your files in it: {', '.join(made['code'])}.")
-    elif elsewhere := sorted(map(printable, _of_others(found))):
         print(
-            f"The code of {', '.join(elsewhere)} is not in it, and nobody else can repeat these "
+            f"Your files in it: {', '.join(made['code'])}. They are those that these records name, "
+            "and what these files import."
+        )
+    sent = {each.removesuffix(".py").replace("/", ".") for each in made["code"]}
+    elsewhere = (each for each in _of_others(found) if each.rpartition(".")[0] not in sent)
+    if missing := sorted(map(printable, elsewhere)):
+        print(
+            f"The code of {', '.join(missing)} is not in it, and nobody else can repeat these "
             "records: if it is in a folder of yours, add --config-dir FOLDER."
         )
     print(f"Whoever has it looks at it with: {accept}")
