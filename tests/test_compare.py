@@ -867,6 +867,27 @@ def test_runs_that_are_forced_are_found_once_they_are_made(
     assert not swept
 
 
+def test_records_of_earlier_code_are_named_where_runs_are_missing(
+    tmp_path: Path,
+    swept: list[list[str]],
+    against: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["method=rope", "encoding.base=500", "task=copy", f"results_dir={tmp_path}"]
+    complete(*words, "seed=10")
+    [path] = files.loose(tmp_path)
+    earlier = changed(files.read(path), {"training.source_hash": "0" * 16})
+    files.write(earlier, path)
+    assert command.main([*words, "seed=10", "--no-training", *against]) == 1
+    said = "though 1 run has a record of earlier code or settings: the same command without --no-tr"
+    assert said in capsys.readouterr().err
+    complete(*words, "seed=10")
+    files.write(earlier, path.with_name("seed=11.json"))
+    assert command.main([*words, "--no-training", *against]) == 1  # as two are missing
+    out = capsys.readouterr().out
+    assert "2 runs missing, though 1 run has a record of earlier code or settings: " in out
+
+
 @pytest.mark.parametrize("other", [{"task_version": 99}, {"task.hash": "f" * 16}])
 def test_runs_of_another_version_of_a_task_are_not_compared_and_that_is_said(
     other: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]

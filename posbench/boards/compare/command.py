@@ -32,7 +32,7 @@ import pandas as pd
 
 from posbench.base.disk import write_whole
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import counted, printable
+from posbench.base.wording import agreeing, counted, printable
 from posbench.boards.compare import of_task, report
 from posbench.boards.compare.of_row import differences, standing
 from posbench.boards.compare.of_task import TaskSubject
@@ -311,8 +311,19 @@ def _complete(planned: SweepPlan, again: str, *, tried: bool) -> list[Record]:
     own = [record for run in planned.complete if (record := run.spec.record()) is not None]
     if not own:
         why = "the sweep has said what became of each" if tried else again
-        raise PosbenchError(f"none of its runs is complete, so there is nothing to compare: {why}")
+        raise PosbenchError(
+            f"none of its runs is complete, so there is nothing to compare{_older(planned)}: {why}"
+        )
     return own
+
+
+def _older(planned: SweepPlan) -> str:
+    """How many runs that are missing have a record, which other code or settings made."""
+    there = sum(run.spec.path.is_file() for run in planned.runs)
+    if not there:
+        return ""
+    have = agreeing(there, "has", "have")
+    return f", though {counted(there, 'run')} {have} a record of earlier code or settings"
 
 
 def _again(chosen: argparse.Namespace) -> str:
@@ -395,4 +406,4 @@ def _notes(planned: SweepPlan, seeds: Sequence[int], again: str) -> Iterator[str
     if len(seeds) < USUAL_SEEDS:
         yield "The interval is of tasks more than of seeds: run three seeds or more."
     if planned.runs:
-        yield f"{counted(len(planned.runs), 'run')} missing: {again}."
+        yield f"{counted(len(planned.runs), 'run')} missing{_older(planned)}: {again}."
