@@ -426,7 +426,8 @@ def test_what_cannot_be_served_has_a_sentence() -> None:
             )
     with mount(llama({"rope_type": "linear", "factor": 2.0})) as mounted:
         assert "of its own already" in overrides(mounted, PI(), 48)
-        assert overrides(mounted, Direct(), 48) == (
+        assert overrides(mounted, Direct(), 48) == {"max_position_embeddings": 48}
+        assert overrides(mounted, Direct(), TRAINED) == (
             "nothing has to be set: the model is served as it is"
         )
 
