@@ -511,7 +511,7 @@ def test_no_server_has_self_extend() -> None:
 
 
 def told(path: Path) -> tuple[int, float, int]:
-    found = advise.known_of(path)
+    found = advise.model_file(path)
     return found.trained, found.base, found.pairs
 
 
@@ -522,14 +522,14 @@ def test_a_model_keeps_what_no_extension_changes(tmp_path: Path) -> None:
     text = {"max_position_embeddings": 300, "head_dim": 16}
     config = tmp_path / "config.json"
     config.write_text(json.dumps(text | {"rope_parameters": turned}))
-    found = advise.known_of(tmp_path)
+    found = advise.model_file(tmp_path)
     assert found.pairs == 4
     mine = ServedModel(300, 1e4, 4, 600, found.rope)
     given = mine.parameters(YaRN()) or {}
     assert given["partial_rotary_factor"] == 0.5 and given["factor"] == 2
     rope = {"full_attention": turned | {"rope_theta": 1e6}, "sliding_attention": near}
     config.write_text(json.dumps(text | {"rope_parameters": rope}))
-    found = advise.known_of(tmp_path)
+    found = advise.model_file(tmp_path)
     assert (found.base, found.pairs) == (1e6, 4)
     mine = ServedModel(300, 1e6, 4, 600, found.rope)
     given = mine.parameters(YaRN()) or {}
@@ -543,7 +543,7 @@ def test_of_two_blocks_advice_takes_the_one_that_transformers_takes(tmp_path: Pa
     both = {"rope_scaling": linear, "rope_parameters": default}
     text = {"model_type": "llama", "max_position_embeddings": 300, "head_dim": 16}
     (tmp_path / "config.json").write_text(json.dumps(text | both))
-    found = advise.known_of(tmp_path)
+    found = advise.model_file(tmp_path)
     assert (found.base, found.rope) == (1e4, linear)
     transformers = pytest.importorskip("transformers")
     assert transformers.AutoConfig.from_pretrained(tmp_path).rope_parameters == linear

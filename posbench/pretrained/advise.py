@@ -44,7 +44,7 @@ from posbench.core.extension import Extension
 from posbench.extensions.served import FOLLOWS
 from posbench.pretrained.command import FARTHEST, LAST_TOKENS, PERPLEXITY
 from posbench.pretrained.loading import Files
-from posbench.pretrained.model_file import Known, known_of
+from posbench.pretrained.model_file import ModelFile, model_file
 from posbench.pretrained.published import (
     HOSTS,
     HostRows,
@@ -103,7 +103,7 @@ PAIRS = 64
 """Of a head of 128 channels, where neither a file nor a word says another width."""
 
 
-def _refuse(known: Known, settings: AdviceSettings) -> None:
+def _refuse(known: ModelFile, settings: AdviceSettings) -> None:
     """ConfigError for a model without rotary positions, or with an extension of its own."""
     if not known.rotary:
         raise ConfigError(
@@ -140,9 +140,9 @@ class Advice:
 
     @classmethod
     def of(cls, settings: AdviceSettings) -> Advice:
-        trained, base, known = settings.trained, settings.base, Known(0, 0.0, 0, {})
+        trained, base, known = settings.trained, settings.base, ModelFile(0, 0.0, 0, {})
         if settings.model is not None:
-            known = known_of(Files(settings.model).path)
+            known = model_file(Files(settings.model).path)
             _refuse(known, settings)
             trained, base = trained or known.trained, base or known.base
         if trained < 7 or base <= 1:

@@ -21,7 +21,7 @@ TEXT, SLIDING = "text_config", "sliding_attention"
 
 
 @dataclass(frozen=True)
-class Known:
+class ModelFile:
     """What a file says of a model; 0 or nothing where it does not."""
 
     trained: int  # before any extension
@@ -35,16 +35,16 @@ class Known:
     rotary: bool = True
 
 
-def known_of(folder: Path) -> Known:
+def model_file(folder: Path) -> ModelFile:
     """What a config.json or the head of a .gguf file says."""
     if folder.suffix == GGUF and folder.is_file():
-        return known_of_gguf(folder)
+        return _of_gguf(folder)
     try:
         config = json.loads(read_text(folder / "config.json", LARGEST))
         inside = TEXT if config.get(TEXT) else ""
         read = _as_transformers_reads(folder)
-        known = _known(read or config.get(TEXT) or config, inside)
-        return replace(known, rotary=not read or bool(known.rope or known.base))
+        found = _of_text(read or config.get(TEXT) or config, inside)
+        return replace(found, rotary=not read or bool(found.rope or found.base))
     except ConfigError:
         raise
     except (
@@ -82,7 +82,7 @@ def _as_transformers_reads(folder: Path) -> dict[str, Any] | None:
         logging.set_verbosity(before)
 
 
-def _known(text: Mapping[str, Any], inside: str) -> Known:
+def _of_text(text: Mapping[str, Any], inside: str) -> ModelFile:
     own = taken(text)
     kinds = {name: each for name, each in own.items() if isinstance(each, Mapping)}
     rope = kinds.get(FULL) or next(reversed(kinds.values()), own)
@@ -97,7 +97,7 @@ def _known(text: Mapping[str, Any], inside: str) -> Known:
         int(text.get("max_position_embeddings") or 0),
         round(int(rope.get(ORIGINAL) or 0) * float(rope.get("factor") or 1)),
     )
-    return Known(
+    return ModelFile(
         int(positions or 0),
         float(base),
         int(width * share) // 2,
@@ -119,7 +119,7 @@ def _windows(text: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(int(window) if kind == SLIDING else 0 for kind in kinds)
 
 
-def known_of_gguf(file: Path) -> Known:
+def _of_gguf(file: Path) -> ModelFile:
     """The same by the names that llama.cpp gives to settings; no weight is read."""
     need_gguf()
     from gguf import GGUFReader
@@ -137,7 +137,7 @@ def known_of_gguf(file: Path) -> Known:
                 found.get("attention.head_count") or 1, 1
             )
         rule = str(found.get("rope.scaling.type") or "none")
-        return Known(
+        return ModelFile(
             int(positions),
             float(found.get("rope.freq_base") or 0),
             int(width) // 2,
