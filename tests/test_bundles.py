@@ -194,14 +194,16 @@ def test_a_bundle_has_the_files_of_its_records_and_no_others(
     """Whoever sends one method sends nothing of the others."""
     written = {
         "decay.py": "from parts import curves\nfrom parts.more.deep import NAME\n",
-        "parts/__init__.py": "",
+        "parts/__init__.py": '"""Unlike other, and secret."""\n__all__ = ["named"]\n',
         "parts/curves.py": "from . import sums\nfrom .more import deep\n",
-        "parts/sums.py": "",
+        "parts/sums.py": "\ufeffimport_module('.near', __package__)\n",
         "parts/other.py": "",
+        "parts/named.py": "",
+        "parts/near.py": "",
         "parts/more/__init__.py": "",
         "parts/more/deep.py": "import importlib\nimportlib.import_module('called')\n",
         "called.py": "from ..above import nothing\n",
-        "encoding/decay.yaml": "defaults: [base_of_decay]\n_target_: decay.Decay\n",
+        "encoding/decay.yaml": "# unlike secret\ndefaults: [base_of_decay.yaml]\nof: decay.Decay\n",
         "encoding/base_of_decay.yaml": "slope: 1\n",
         "method/decay_pi.yaml": "encoding: decay\n",
         "secret.py": "import decay\n",
@@ -629,7 +631,7 @@ def test_a_folder_with_names_that_nobody_accepts_is_not_sent(
     path = tmp_path / "mine.tar.gz"
     words = ["bundle", str(path), "--from", str(source), "--config-dir", str(mine)]
     (tmp_path / "id_rsa").write_text("private")
-    (mine / "decay.py").write_text("LOADED = ['a\\x1bb', 'Decay', 'linked']\n")
+    (mine / "decay.py").write_text("import_module('a\\x1bb', 'Decay', 'linked')\n")
     for name, said in (("a\x1bb.py", LONG), ("Decay.py", TWICE), ("linked.py", "it is a link")):
         if name == "linked.py":
             (mine / name).symlink_to(tmp_path / "id_rsa")

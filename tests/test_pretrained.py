@@ -42,7 +42,13 @@ from posbench.extensions.yarn import YaRN
 from posbench.pretrained import reading
 from posbench.pretrained.forms import Call, mount, seen
 from posbench.pretrained.mounting import Mask, Mounted
-from posbench.pretrained.proof import disagreement, growing, mounted_and_proved, prove_effect
+from posbench.pretrained.proof import (
+    disagreement,
+    growing,
+    mounted_and_proved,
+    prove_effect,
+    prove_effect_at,
+)
 from posbench.pretrained.refusal import CannotMount
 from posbench.pretrained.richer import RereadingMounted
 
@@ -370,6 +376,16 @@ def test_an_extension_must_change_logits_beyond_the_training_length(mounted: Mou
         )
         with pytest.raises(CannotMount, match=said):
             prove_effect(mounted, nothing, LONG)
+
+
+def test_what_half_precision_rounds_is_no_effect_and_a_temperature_is_one() -> None:
+    """A little beyond L an extension may change less than rounding does, and at 4x it does not."""
+    with mounted_and_proved(MODELS["llama"]().to(torch.bfloat16)) as found:
+        trained = found.train_positions
+        prove_effect_at(found, YaRN(), [trained + 1, 4 * trained])
+        for nothing in (DoesNothing(), RoundsDifferently()):
+            with pytest.raises(CannotMount, match="by more than bfloat16 rounds"):
+                prove_effect_at(found, nothing, [trained + 1, 4 * trained])
 
 
 def test_a_configuration_edited_after_loading_counts_for_nothing() -> None:

@@ -670,6 +670,50 @@ def test_a_configuration_that_asks_for_too_much_is_refused_before_it_is_read(
         assert capsys.readouterr().err.startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        # One rotation for each kind of layer, and none for those that see all keys.
+        ({"rope_parameters": {"full_attention": None, "sliding_attention": UNTOLD}}, "turns its"),
+        ({"rope_parameters": UNTOLD | {"rope_type": "proportional"}}, "measure extensions with"),
+        ({"rope_theta": float("inf")}, "a base of inf and"),
+        ({"head_dim": 10**9}, "1000000000 channels in a head are of no model"),
+    ],
+)
+def test_a_rotation_that_settings_cannot_give_has_a_sentence(
+    config: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_none = {"max_position_embeddings": 1200, "rope_theta": 1e4, "head_dim": 16}
+    (tmp_path / "config.json").write_text(json.dumps(of_none | config))
+    words = [f"model={tmp_path}", "target=2400", f"results={ROOT / 'results'}"]
+    assert advise.main(words) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_what_advice_prints_reaches_the_block_and_the_width_that_it_is_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Qwen2.5-VL's file has no block, and transformers makes one; Mixtral's width is null."""
+    sizes = {"num_hidden_layers": 2, "intermediate_size": 64, "num_key_value_heads": 2}
+    vision = LLAMA | sizes | {"model_type": "qwen2_5_vl", "rope_scaling": None}
+    mixtral = LLAMA | sizes | {"model_type": "mixtral", "head_dim": None}
+    for config, inside in ((vision, "text_config"), (mixtral, "")):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        words = [f"model={tmp_path}", "target=2400", f"results={ROOT / 'results'}"]
+        assert advise.main(words) == 0
+        [line] = [
+            each for each in capsys.readouterr().out.splitlines() if "from_pretrained(MODEL" in each
+        ]
+        given = json.loads(line.partition("MODEL, **")[2].removesuffix(")"))
+        assert (inside in given) == bool(inside)
+        mine = given[inside] if inside else given
+        served = transformers.AutoConfig.from_pretrained(tmp_path, **given).get_text_config()
+        assert served.max_position_embeddings == 2400
+        assert served.rope_parameters["rope_type"] == mine["rope_parameters"]["rope_type"]
+        if config is mixtral:
+            assert mine["head_dim"] == served.head_dim == 16
+
+
 def test_windows_within_the_trained_length_need_no_advice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

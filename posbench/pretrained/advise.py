@@ -54,7 +54,7 @@ from posbench.pretrained.published import (
     retrieval,
 )
 from posbench.pretrained.request import settings_of
-from posbench.pretrained.servers import Recipe, ServedModel
+from posbench.pretrained.servers import FULL, Recipe, ServedModel
 from posbench.records import files, tables
 from posbench.showing.table import NOTHING, Column, Line, Table, number
 
@@ -109,6 +109,13 @@ def _refuse(known: ModelFile, settings: AdviceSettings) -> None:
         raise ConfigError(
             f"model={settings.model} has no rotary positions, which extensions stretch: choose a "
             "model whose config.json has rope_parameters"
+        )
+    kinds = [name for name, each in known.rope.items() if isinstance(each, Mapping) or each is None]
+    if known.rule == "proportional" or (kinds and not isinstance(known.rope.get(FULL), Mapping)):
+        raise ConfigError(
+            f"model={settings.model} turns its layers in a way that rope_parameters of an "
+            "extension would replace: measure extensions with posbench pretrained, whose mounted "
+            "model keeps it"
         )
     if not known.rule or settings.trained:
         return
@@ -183,6 +190,7 @@ class Advice:
             known.rope,
             known.inside,
             max(near) if shared else 0,
+            known.empty,
         )
         return cls(settings, model, HostRows.all_of(settings.results / "main"), known.rule)
 
@@ -309,7 +317,7 @@ class Advice:
         if self.model.shared_window:
             return None
         recipes = ((name, Recipe.of(self.model, known[name])) for name in map(str, order.index))
-        return next((name for name, recipe in recipes if recipe != Recipe()), None)
+        return next((name for name, recipe in recipes if recipe.of_any_server), None)
 
     def to_serve(self, order: pd.DataFrame, known: Mapping[str, Extension]) -> Iterator[str]:
         """Settings of the first row that has any, and the cost that they have not in the table."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from posbench.pretrained.refusal import as_one_line
 from posbench.pretrained.rope_settings import LARGEST, ORIGINAL, kind_of, taken
 from posbench.pretrained.servers import FULL
 
+WIDTHS = ("qk_rope_head_dim", "head_dim", "kv_channels", "attention_head_dim")
+"""Names of the width of a head, or of its part that turns."""
+MOST_CHANNELS = 10_000
 TEXT, SLIDING = "text_config", "sliding_attention"
 """Names in a config.json: the block of the text, and a layer with a window."""
 
@@ -33,6 +37,7 @@ class ModelFile:
     windows: tuple[int, ...] = ()  # of its layers; 0 for one that sees all keys
     inside: str = ""  # the block of config.json that has all this
     rotary: bool = True
+    empty: Mapping[str, Any] = field(default_factory=dict)  # what transformers reads and is null
 
 
 def model_file(folder: Path) -> ModelFile:
@@ -41,8 +46,8 @@ def model_file(folder: Path) -> ModelFile:
         return _of_gguf(folder)
     try:
         config = json.loads(read_text(folder / "config.json", LARGEST))
-        inside = TEXT if config.get(TEXT) else ""
-        read = _as_transformers_reads(folder)
+        read, apart = _as_transformers_reads(folder)
+        inside = TEXT if config.get(TEXT) or apart else ""
         found = _of_text(read or config.get(TEXT) or config, inside)
         return replace(found, rotary=not read or bool(found.rope or found.base))
     except ConfigError:
@@ -61,12 +66,12 @@ def model_file(folder: Path) -> ModelFile:
         ) from None
 
 
-def _as_transformers_reads(folder: Path) -> dict[str, Any] | None:
-    """The settings of the text, with what older names mean; None where transformers is not there,
-    or refuses them.
+def _as_transformers_reads(folder: Path) -> tuple[dict[str, Any], bool]:
+    """The settings of the text, with what older names mean, and whether they are a block of their
+    own; nothing where transformers is not there, or refuses them.
     """
     if find_spec("transformers") is None:
-        return None
+        return {}, False
     from transformers import AutoConfig
     from transformers.utils import logging
 
@@ -75,9 +80,10 @@ def _as_transformers_reads(folder: Path) -> dict[str, Any] | None:
     logging.set_verbosity_error()
     try:
         config = AutoConfig.from_pretrained(folder, **AS_DATA)
-        return dict(config.get_text_config().to_dict())
+        text = config.get_text_config()
+        return dict(text.to_dict()), text is not config
     except UNLOADABLE:
-        return None
+        return {}, False
     finally:
         logging.set_verbosity(before)
 
@@ -87,12 +93,13 @@ def _of_text(text: Mapping[str, Any], inside: str) -> ModelFile:
     kinds = {name: each for name, each in own.items() if isinstance(each, Mapping)}
     rope = kinds.get(FULL) or next(reversed(kinds.values()), own)
     positions = rope.get(ORIGINAL) or text.get("max_position_embeddings")
-    width = text.get("head_dim") or (
-        text.get("hidden_size", 0) // max(text.get("num_attention_heads") or 1, 1)
-    )
+    across = text.get("hidden_size", 0) // max(text.get("num_attention_heads") or 1, 1)
+    width = next(filter(None, map(text.get, WIDTHS)), across)
     share = rope.get("partial_rotary_factor") or text.get("partial_rotary_factor") or 1
     base = rope.get("rope_theta") or text.get("rope_theta") or 0
     rule = kind_of(rope)
+    if not math.isfinite(float(base)) or width * share > MOST_CHANNELS:
+        raise ValueError(f"a base of {base} and {width} channels in a head are of no model")
     reaches = max(
         int(text.get("max_position_embeddings") or 0),
         round(int(rope.get(ORIGINAL) or 0) * float(rope.get("factor") or 1)),
@@ -102,10 +109,11 @@ def _of_text(text: Mapping[str, Any], inside: str) -> ModelFile:
         float(base),
         int(width * share) // 2,
         own,
-        "" if rule in ("default", "proportional") else rule,
+        "" if rule == "default" else rule,
         reaches,
         _windows(text),
         inside,
+        empty={"head_dim": across} if text.get("head_dim", 0) is None else {},
     )
 
 
@@ -125,7 +133,8 @@ def _of_gguf(file: Path) -> ModelFile:
     from gguf import GGUFReader
 
     try:
-        fields = GGUFReader(file).fields
+        reader = GGUFReader(file)
+        fields = reader.fields
         kind = fields["general.architecture"].contents()
         found: dict[str, Any] = {
             name.removeprefix(f"{kind}."): each.contents() for name, each in fields.items()
@@ -137,6 +146,9 @@ def _of_gguf(file: Path) -> ModelFile:
                 found.get("attention.head_count") or 1, 1
             )
         rule = str(found.get("rope.scaling.type") or "none")
+        if any(each.name == "rope_freqs.weight" for each in reader.tensors):
+            rule = "llama3"  # whose divisors are in it
+        window = int(found.get("attention.sliding_window") or 0)
         return ModelFile(
             int(positions),
             float(found.get("rope.freq_base") or 0),
@@ -144,6 +156,7 @@ def _of_gguf(file: Path) -> ModelFile:
             {},
             "" if rule == "none" else rule,
             int(found["context_length"]),
+            (window, 0) if window else (),  # the head does not say which layers have it
         )
     except UNLOADABLE as error:
         raise ConfigError(

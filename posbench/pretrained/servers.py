@@ -148,6 +148,7 @@ class ServedModel:
     own: Mapping[str, Any] = field(default_factory=dict)  # rope_parameters of its configuration
     inside: str = ""  # the block of config.json that has them
     shared_window: int = 0  # of layers whose rotation is that of the layers that see all keys
+    empty: Mapping[str, Any] = field(default_factory=dict)  # what transformers reads and is null
 
     @property
     def factor(self) -> float:
@@ -190,6 +191,7 @@ class Recipe:
     llama_cpp: str = ""
     sglang: str = ""  # beside or in place of the parameters
     inside: str = ""  # the block of config.json that they belong to
+    beside: Mapping[str, Any] = field(default_factory=dict)  # what else the block needs
 
     @classmethod
     def of(cls, model: ServedModel, extension: Extension) -> Recipe:
@@ -198,7 +200,13 @@ class Recipe:
             FLAGS.get(type(extension), _none)(model, extension),
             CHUNKED if isinstance(extension, DCA) else "",
             model.inside,
+            model.empty,
         )
+
+    @property
+    def of_any_server(self) -> bool:
+        """Whether a server has it at all."""
+        return self.by_configuration or bool(self.sglang)
 
     @property
     def by_configuration(self) -> bool:
@@ -211,6 +219,7 @@ class Recipe:
             yield "transformers, vLLM: no setting; posbench's mounted model has it"
         else:
             given = {"max_position_embeddings": target, "rope_parameters": self.parameters}
+            given |= self.beside
             shown = json.dumps({self.inside: given} if self.inside else given)
             yield f"transformers: from_pretrained(MODEL, **{shown})"
             # Lists of divisors would be three pages.
@@ -229,7 +238,8 @@ class Recipe:
 
 def in_place_of_the_factor(parameters: Mapping[str, Any]) -> str:
     """What vLLM and SGLang read of LongRoPE's lists where transformers reads `attention_factor`."""
-    factor = parameters.get(FULL, parameters).get("attention_factor")
+    full = parameters.get(FULL)
+    factor = (full if isinstance(full, Mapping) else parameters).get("attention_factor")
     if factor is None:
         return ""
     return (

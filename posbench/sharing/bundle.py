@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
+from yaml import YAMLError  # type: ignore[import-untyped]
+
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_text, write_bytes, write_whole
 from posbench.base.errors import PosbenchError
@@ -37,6 +39,7 @@ from posbench.config.building import OF_A_RUN
 from posbench.config.modules import python_of
 from posbench.config.provenance import targets
 from posbench.config.record_command import Command
+from posbench.config.yaml_text import loaded
 from posbench.records import files
 from posbench.records.lines import contents, encoded, unpacking
 from posbench.records.record import Audit, Record
@@ -114,7 +117,7 @@ class CodeFolder:
             for path in found
             if "__pycache__" not in path.parts and not any(part[0] == "." for part in path.parts)
         )
-        self.modules = {_module(path): path for path in kept if path.endswith(".py")}
+        self.modules = {module_of(path): path for path in kept if path.endswith(".py")}
         self.named: dict[str, list[str]] = {}
         for path in kept:
             if path.endswith(".yaml"):
@@ -133,20 +136,27 @@ class CodeFolder:
     def named_in(self, path: str, text: str) -> Iterator[str]:
         """The files that a file imports, chooses or builds."""
         if path.endswith(".yaml"):
-            yield from self._of_texts(re.findall(r"[\w./-]+", text))
+            yield from self._of_texts(_values(text))
             return
-        module = _module(path)
+        module = module_of(path)
         try:
-            tree = ast.parse(text)
+            tree = ast.parse(text.lstrip("\ufeff"))
         except (SyntaxError, ValueError, RecursionError):
             return  # it made no record
+        package = module.split(".") if path.endswith(INIT) else module.split(".")[:-1]
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield from self._modules_of([node.value])
+                # As in __all__, or for import_module, whose names may be relative.
+                below = ".".join([*package, node.value.lstrip(".")])
+                yield from self._modules_of([below] if package else [])
+                yield from self._modules_of([node.value] if "." in node.value else [])
+            elif isinstance(node, ast.Call) and _imports(node.func):
+                yield from self._modules_of(
+                    str(each.value) for each in node.args if isinstance(each, ast.Constant)
+                )
             elif isinstance(node, ast.Import):
                 yield from self._modules_of(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
-                package = module.split(".") if path.endswith(INIT) else module.split(".")[:-1]
                 above = package[: len(package) - node.level + 1] if node.level else []
                 start = ".".join([*above, *([node.module] if node.module else [])])
                 yield from self._modules_of(f"{start}.{alias.name}" for alias in node.names)
@@ -154,7 +164,7 @@ class CodeFolder:
     def _of_texts(self, texts: Iterable[str]) -> Iterator[str]:
         """The YAML files of a name, or the modules of one."""
         for text in texts:
-            yield from self.named.get(text.rpartition("/")[2], ())
+            yield from self.named.get(text.rpartition("/")[2].removesuffix(".yaml"), ())
             yield from self._modules_of([text])
 
     def _modules_of(self, names: Iterable[str]) -> Iterator[str]:
@@ -166,7 +176,28 @@ class CodeFolder:
                     yield found
 
 
-def _module(path: str) -> str:
+def _values(text: str) -> Iterator[str]:
+    """The texts in YAML that are no keys and no comments."""
+    try:
+        waiting: list[Any] = [loaded(text)]
+    except (YAMLError, ValueError):
+        return  # it made no record
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+        elif isinstance(each, str):
+            yield each
+
+
+def _imports(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in ("import_module", "__import__")
+
+
+def module_of(path: str) -> str:
     """The name under which a file of the folder is imported."""
     return path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 

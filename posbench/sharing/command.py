@@ -176,7 +176,7 @@ def _bundle(chosen: argparse.Namespace) -> int:
             f"Your files in it: {', '.join(made['code'])}. They are those that these records name, "
             "and what these files import."
         )
-    sent = {each.removesuffix(".py").replace("/", ".") for each in made["code"]}
+    sent = {bundle.module_of(each) for each in made["code"]}
     elsewhere = (each for each in _of_others(found) if each.rpartition(".")[0] not in sent)
     if missing := sorted(map(printable, elsewhere)):
         print(
