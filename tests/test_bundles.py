@@ -195,7 +195,7 @@ def test_a_bundle_has_the_files_of_its_records_and_no_others(
     written = {
         "decay.py": "from parts import curves\nfrom parts.more.deep import NAME\n",
         "parts/__init__.py": '"""Unlike other, and secret."""\n__all__ = ["named"]\n',
-        "parts/curves.py": "from . import sums\nfrom .more import deep\n",
+        "parts/curves.py": "from . import sums\nfrom .more import deep\nUNLIKE = 'secret'\n",
         "parts/sums.py": "\ufeffimport_module('.near', __package__)\n",
         "parts/other.py": "",
         "parts/named.py": "",
