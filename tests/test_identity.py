@@ -197,6 +197,11 @@ def test_a_method_of_ones_own_is_found_by_all_that_it_asks(tmp_path: Path) -> No
     with composing(tmp_path):
         assert identity("method=rope", "model.short_conv=2").method.name == "b_shorter"
         assert identity("method=b_shorter").method.changed == ()
+        # A file beside them that Hydra alone can read stops no other run.
+        other = text.replace("override /encoding: rope", "override /encoding: rope.yaml")
+        (tmp_path / "method/c_other.yaml").write_text(other.replace("SIZE", "5"))
+    with composing(tmp_path):
+        assert identity("method=rope", "model.short_conv=7").method.name == "rope"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from posbench.config.compose import Composition, compose, option_file
 from posbench.config.methods import chosen_of_model, methods, turned_on
 from posbench.config.names import MethodName, Name, as_file_name, as_text
 from posbench.config.numbers import in_one_form
-from posbench.config.option_files import Default
+from posbench.config.option_files import Default, NotOurs
 from posbench.config.provenance import without_places
 from posbench.config.record_command import Command
 from posbench.core.settings import INTEGERS, LENGTHS, OF_METHODS, without_until
@@ -230,7 +230,10 @@ def _method_of(chosen: Mapping[str, str], model: Mapping[str, Any]) -> str | Non
         if (pair, dict(row.model)) == (chosen, model):
             return name
     for name in _own_methods():
-        found = option_file("method", name)
+        try:
+            found = option_file("method", name)
+        except NotOurs:  # Hydra alone reads it, so no run is called by it
+            continue
         if found is None:
             continue
         asked = chosen_of_model(found.content.get("model") or {})
