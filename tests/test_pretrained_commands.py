@@ -28,7 +28,7 @@ from posbench.pretrained import (
     verify,
 )
 from posbench.pretrained.advise import Advice, AdviceSettings
-from posbench.pretrained.loading import Files
+from posbench.pretrained.loading import Files, refuse_giants
 from posbench.pretrained.proof import mounted_and_proved, spread
 from posbench.pretrained.published import HostRows, OneFactor
 from posbench.pretrained.refusal import CannotMount
@@ -690,6 +690,26 @@ def test_a_rotation_that_settings_cannot_give_has_a_sentence(
     assert said in capsys.readouterr().err
 
 
+def printed_for_transformers(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The settings for 2,400 positions that advice prints for transformers."""
+    words = [f"model={folder}", "target=2400", f"results={ROOT / 'results'}"]
+    assert advise.main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [line] = [each for each in lines if "from_pretrained(MODEL" in each]
+    given: dict[str, Any] = json.loads(line.partition("MODEL, **")[2].removesuffix(")"))
+    return given
+
+
+def test_a_model_with_embeddings_for_each_layer_is_no_giant(tmp_path: Path) -> None:
+    """Gemma 3n has 262,144 words in each."""
+    config = LLAMA | {"vocab_size_per_layer_input": 262_144}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    refuse_giants(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 262_144}))
+    with pytest.raises(ConfigError, match="num_hidden_layers: 262144"):
+        refuse_giants(tmp_path)
+
+
 def test_what_advice_prints_reaches_the_block_and_the_width_that_it_is_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -699,12 +719,7 @@ def test_what_advice_prints_reaches_the_block_and_the_width_that_it_is_for(
     mixtral = LLAMA | sizes | {"model_type": "mixtral", "head_dim": None}
     for config, inside in ((vision, "text_config"), (mixtral, "")):
         (tmp_path / "config.json").write_text(json.dumps(config))
-        words = [f"model={tmp_path}", "target=2400", f"results={ROOT / 'results'}"]
-        assert advise.main(words) == 0
-        [line] = [
-            each for each in capsys.readouterr().out.splitlines() if "from_pretrained(MODEL" in each
-        ]
-        given = json.loads(line.partition("MODEL, **")[2].removesuffix(")"))
+        given = printed_for_transformers(tmp_path, capsys)
         assert (inside in given) == bool(inside)
         mine = given[inside] if inside else given
         served = transformers.AutoConfig.from_pretrained(tmp_path, **given).get_text_config()
@@ -750,12 +765,7 @@ def test_older_names_of_a_configuration_are_read_as_transformers_reads_them(
     whole = {"model_type": "gemma3", "text_config": text}
     for config, inside in ((text, ""), (whole, "text_config")):
         (tmp_path / "config.json").write_text(json.dumps(config))
-        words = [f"model={tmp_path}", "target=2400", f"results={ROOT / 'results'}"]
-        assert advise.main(words) == 0
-        [line] = [
-            each for each in capsys.readouterr().out.splitlines() if "from_pretrained(MODEL" in each
-        ]
-        given = json.loads(line.partition("MODEL, **")[2].removesuffix(")"))
+        given = printed_for_transformers(tmp_path, capsys)
         assert (inside in given) == bool(inside)
         mine = (given[inside] if inside else given)["rope_parameters"]
         assert mine["sliding_attention"] == {"rope_type": "default", "rope_theta": 1e4}

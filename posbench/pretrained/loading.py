@@ -210,8 +210,9 @@ def refuse_giants(folder: Path) -> None:
             places += place
         for name, value in place.items() if isinstance(place, dict) else ():
             places.append(value)  # as the settings of a rotation, which have a length of their own
-            counts = None if name.startswith("vocab") else name  # of embeddings for each layer
-            most = next((most for part, most in MOST.items() if part in (counts or "")), None)
+            if name.startswith("vocab"):  # of embeddings for each layer
+                continue
+            most = next((most for part, most in MOST.items() if part in name), None)
             if most is not None and isinstance(value, int | float) and value > most:
                 raise ConfigError(
                     f"model={folder} has {name}: {value} in its config.json, which is more than "

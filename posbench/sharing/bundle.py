@@ -94,12 +94,12 @@ def _code(own: Path | None, records: Sequence[Record]) -> dict[str, str]:
     texts: dict[str, str] = {}
     if own is None:
         return texts
-    files = CodeFolder(own)
-    waiting = [*files.of_records(records)]
+    folder = CodeFolder(own)
+    waiting = [*folder.of_records(records)]
     while waiting:
         if (path := waiting.pop()) not in texts:
             texts[path] = _text_of(own / path)
-            waiting += files.named_in(path, texts[path])
+            waiting += folder.named_in(path, texts[path])
     return dict(sorted(texts.items()))
 
 
