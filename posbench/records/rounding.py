@@ -57,8 +57,12 @@ def as_share(share: float | None, total: int) -> float | None:
     """A share of a total as the count over the total that it is, to six digits if it is none."""
     if share is None:
         return None
-    exact = round(share * total) / total if total else share
-    return exact if total and abs(exact - share) < 6e-7 else digits(share, 6)
+    short = float(f"{share:.6g}")
+    if not total:
+        return short
+    exact = round(share * total) / total
+    # What is near to it with six digits alone would be read back as that count.
+    return exact if min(abs(exact - share), abs(exact - short)) < 6e-7 else short
 
 
 def digits(value: float | None, most: int) -> float | None:
