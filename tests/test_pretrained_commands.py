@@ -29,6 +29,7 @@ from posbench.pretrained import (
 )
 from posbench.pretrained.advise import Advice, AdviceSettings
 from posbench.pretrained.loading import Files, refuse_giants
+from posbench.pretrained.model_file import WITHOUT_POSITIONS
 from posbench.pretrained.proof import mounted_and_proved, spread
 from posbench.pretrained.published import HostRows, OneFactor
 from posbench.pretrained.refusal import CannotMount
@@ -737,7 +738,8 @@ def test_windows_within_the_trained_length_need_no_advice(
     every = LLAMA | {"model_type": "mistral", "sliding_window": 128}
     config.write_text(json.dumps(every))
     assert advise.main(words) == 1
-    assert "has windows of 128 in all its layers, within the 1200" in capsys.readouterr().err
+    said = "has windows of 128 in all its layers with rotary positions, within the 1200"
+    assert said in capsys.readouterr().err
     config.write_text(json.dumps(every | {"sliding_window": None}))
     assert advise.main(words) == 0
     assert "To serve " in capsys.readouterr().out
@@ -748,6 +750,35 @@ def test_windows_within_the_trained_length_need_no_advice(
     out = capsys.readouterr().out
     assert "Its layers with windows of 128 share their rotation with the others" in out
     assert "To serve " not in out and "the layers with windows, which need no extension" in out
+
+
+@pytest.mark.parametrize("kind", WITHOUT_POSITIONS)
+def test_layers_without_positions_have_no_distance_to_stretch(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as Command R7B: RoPE in windows of 4,096, and no positions where all keys are seen."""
+    kinds = ["sliding_attention", "full_attention"]
+    given = {"sliding_window": 128, "attention_chunk_size": 128, "layer_types": kinds}
+    if kind == "llama4_text":
+        given["layer_types"] = ["chunked_attention", "full_attention"]
+    config = {"model_type": kind, "max_position_embeddings": 1200, "num_hidden_layers": 2} | given
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    words = [f"model={tmp_path}", f"results={ROOT / 'results'}"]
+    assert advise.main([*words, "target=2400"]) == 1
+    error = capsys.readouterr().err
+    assert "has windows of 128 in all its layers with rotary positions, within the 1200" in error
+    assert "extension=log_n" in error
+
+
+def test_families_without_positions_in_some_layers_are_those_that_were_mounted() -> None:
+    """Where the layers that turn have windows, as tests/MOUNTS.md has it."""
+    rows = re.findall(r"(?m)^\| (\w+) \| ([^|]+) \|", (ROOT / "tests" / "MOUNTS.md").read_text())
+    found = {
+        name
+        for name, layers in rows
+        if "no position" in layers and re.search("windows|chunks", layers)
+    }
+    assert found == {*WITHOUT_POSITIONS}
 
 
 def test_older_names_of_a_configuration_are_read_as_transformers_reads_them(
@@ -775,7 +806,7 @@ def test_older_names_of_a_configuration_are_read_as_transformers_reads_them(
         assert served.max_position_embeddings == 2400 and served.sliding_window == 64
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_positions": 1024}))
     assert advise.main([f"model={tmp_path}", "target=2048"]) == 1
-    assert "has no rotary positions, which extensions stretch" in capsys.readouterr().err
+    assert "has no rope_parameters in its config.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["gemma3", "llama"])

@@ -104,11 +104,19 @@ PAIRS = 64
 
 
 def _refuse(known: ModelFile, settings: AdviceSettings) -> None:
-    """ConfigError for a model without rotary positions, or with an extension of its own."""
+    """ConfigError for a model in which nothing can be stretched, or that is stretched already."""
     if not known.rotary:
         raise ConfigError(
-            f"model={settings.model} has no rotary positions, which extensions stretch: choose a "
-            "model whose config.json has rope_parameters"
+            f"model={settings.model} has no rope_parameters in its config.json, by which "
+            "extensions are set: choose a model that has"
+        )
+    trained, windows = settings.trained or known.trained, set(known.windows)
+    if windows and all(0 < each <= trained for each in windows):
+        raise ConfigError(
+            f"model={settings.model} has windows of {listed([*map(str, sorted(windows))])} in all "
+            f"its layers with rotary positions, within the {trained} positions of training, so no "
+            "distance is new: nothing has to be stretched, and whether a temperature helps is "
+            "measured by posbench pretrained with extension=log_n"
         )
     kinds = [name for name, each in known.rope.items() if isinstance(each, Mapping) or each is None]
     if known.rule == "proportional" or (kinds and not isinstance(known.rope.get(FULL), Mapping)):
@@ -175,12 +183,6 @@ class Advice:
             )
         pairs = settings.channels // 2 or known.pairs or PAIRS
         near = {each for each in known.windows if 0 < each <= trained}
-        if near and all(0 < each <= trained for each in known.windows):
-            raise ConfigError(
-                f"model={settings.model} has windows of {listed([*map(str, sorted(near))])} in all "
-                f"its layers, within the {trained} positions of training, so no distance is new: "
-                "nothing has to be extended"
-            )
         shared = bool(near) and not any(isinstance(each, Mapping) for each in known.rope.values())
         model = ServedModel(
             trained,

@@ -20,8 +20,22 @@ from posbench.pretrained.servers import FULL
 WIDTHS = ("qk_rope_head_dim", "head_dim", "kv_channels", "attention_head_dim")
 """Names of the width of a head, or of its part that turns."""
 MOST_CHANNELS = 10_000
-TEXT, SLIDING = "text_config", "sliding_attention"
-"""Names in a config.json: the block of the text, and a layer with a window."""
+TEXT = "text_config"
+"""The block of the text in a config.json."""
+WINDOWS = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
+"""Kinds of layers that see a part of the text, and the setting of how much."""
+WITHOUT_POSITIONS = (
+    "afmoe",
+    "beam",
+    "cohere2",
+    "cohere2_moe",
+    "exaone4",
+    "exaone_moe",
+    "flint",
+    "kolibri1",
+    "llama4_text",
+)
+"""Kinds of models whose layers turn where they have a window, and have no positions elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +48,7 @@ class ModelFile:
     rope: Mapping[str, Any]  # rope_parameters
     rule: str = ""  # the extension that it has already
     reaches: int = 0  # positions that it is configured for
-    windows: tuple[int, ...] = ()  # of its layers; 0 for one that sees all keys
+    windows: tuple[int, ...] = ()  # of its layers that turn; 0 for one that sees all keys
     inside: str = ""  # the block of config.json that has all this
     rotary: bool = True
     empty: Mapping[str, Any] = field(default_factory=dict)  # what transformers reads and is null
@@ -118,13 +132,14 @@ def _of_text(text: Mapping[str, Any], inside: str) -> ModelFile:
 
 
 def _windows(text: Mapping[str, Any]) -> tuple[int, ...]:
-    """The windows of the layers; nothing where a configuration has none."""
-    window, kinds = text.get("sliding_window"), text.get("layer_types")
-    if not window or text.get("use_sliding_window") is False:
+    """The windows of the layers that turn; nothing where a configuration has none."""
+    sizes = {kind: int(text.get(name) or 0) for kind, name in WINDOWS.items()}
+    if not any(sizes.values()) or text.get("use_sliding_window") is False:
         return ()
-    if not kinds:
-        return (int(window),)
-    return tuple(int(window) if kind == SLIDING else 0 for kind in kinds)
+    found = tuple(sizes.get(kind, 0) for kind in text.get("layer_types") or WINDOWS)
+    if text.get("layer_types") and text.get("model_type") not in WITHOUT_POSITIONS:
+        return found
+    return tuple(filter(None, found))
 
 
 def _of_gguf(file: Path) -> ModelFile:
