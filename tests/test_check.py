@@ -404,6 +404,7 @@ def test_the_command_checks_a_yaml_file(folder: Path, capsys: pytest.CaptureFixt
     assert command.main([str(folder / "encoding" / "fine.yaml")]) == 0
     out, number = capsys.readouterr().out, len(conformance.SUITE.checks)
     assert out.count("  ok  ") == number
+    assert "  note    untrained and between equal tokens, the score " in out
     assert out.endswith(f"{number} of {number} promises kept by encoding=fine.\n")
 
 

@@ -70,6 +70,44 @@ def test_a_map_shows_where_attention_goes() -> None:
     assert {letter for (query, key), letter in last.items() if key < query} == {"0"}
 
 
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["encoding=alibi"], ["the score falls with the distance: 5.66 at 0, 0.928 at 10"]),
+        (["encoding=nope"], ["is the same at every distance: 5.66 at 0,", "cope, nope, headscale and 6 other rows have"]),
+        (["encoding=sinusoidal"], ["the product of the encodings rises and falls"]),
+        (["encoding=sliding_window"], ["unseen at 38 (first head)"]),
+        (["method=rope_pi"], ["rope_pose, ", " have the same picture: if yours should differ"]),
+    ],
+)
+def test_a_sketch_is_told_in_sentences(words: list[str], wanted: list[str]) -> None:
+    said = " ".join(sketches.told(sketches.sketch("mine", words)))
+    assert all(each in said for each in wanted), said
+
+
+def test_a_wrong_sign_is_told() -> None:
+    known = measured.sketches()["alibi"]
+    turned = known | {"curves": [[-value for value in curve] for curve in known["curves"]]}
+    assert next(sketches.told(turned)).startswith(
+        "untrained and between equal tokens, the score rises with the distance: -5.66 at 0, -0.928"
+    )
+    some = known | {"curves": [*known["curves"][:3], turned["curves"][3]]}
+    assert "the score falls with the distance in 3 of 4 heads: 5.66" in next(sketches.told(some))
+
+
+@pytest.mark.parametrize(("off", "same"), [(0.1, True), (2.0, False)])
+def test_what_differs_by_a_hundredth_of_its_range_has_another_picture(
+    off: float, same: bool
+) -> None:
+    """The scores of ALiBi's first head have a range of 37."""
+    known = measured.sketches()["alibi"]
+    curves = np.array(known["curves"])
+    curves[0, 20] -= off
+    mine = known | {"method": "mine", "curves": curves.tolist()}
+    assert ("alibi" in sketches.alike(mine)) == same
+    assert "alibi" not in sketches.alike(known)  # a row is not like itself
+
+
 def test_the_code_of_a_row_is_that_of_its_settings_and_classes() -> None:
     """Rows of one class with other settings differ, and a row is the same however it is named."""
     rope, base = sketches.code(["method=rope"]), sketches.code(["encoding=rope_short_base"])

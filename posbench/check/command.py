@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
@@ -165,9 +165,9 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
             if stopped := check in suite.first:
                 left = number - suite.checks.index(check) - 1
                 out.print(f"  Mend that first: the other {left} checks rest on it.", markup=False)
-    for note in written.notes():
-        out.print(f"  note    {note}", markup=False)
     host = subject.host if kind == "extension" else ""
+    for note in [*written.notes(), *(_picture(kind, mine, subject) if not failed else [])]:
+        out.print(f"  note    {note}", markup=False)
     where = f" (on {host})" if host else ""
     others = [f"{failed} failed"] if failed else []
     if left := number - kept - failed:
@@ -176,6 +176,21 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
     tail = "".join(f"; {each}" for each in others)
     out.print(f"{kept} of {number} promises kept by {' '.join(words)}{where}{tail}.", markup=False)
     return int(failed > 0)
+
+
+def _picture(kind: str, words: Sequence[str], subject: Any) -> Iterator[str]:
+    """What is seen of an encoding or extension that keeps its promises, at the sizes of a run."""
+    if kind == "task":
+        return
+    from posbench.explain import sketches
+
+    host = [f"encoding={subject.host}"] if kind == "extension" and subject.host else []
+    name = compose(*words).choices.get(kind) or ""
+    try:
+        yield from sketches.told(sketches.sketch(name, [*words, *host]))
+    except Exception as error:  # what is examined may raise anything
+        said = _sentence(error, place(error, subject.classes))
+        yield f"it fails with {sketches.HEADS} heads of {sketches.WIDTH} channels: {said}"
 
 
 def _suite(kind: str) -> Suite:

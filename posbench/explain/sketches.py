@@ -16,7 +16,8 @@ import argparse
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ import torch
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import write_whole
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import counted, listed
+from posbench.base.wording import agreeing, counted, listed
 from posbench.config import board as definition
 from posbench.config import command_lines, mistakes
 from posbench.config.board_rows import recorded
@@ -53,6 +54,10 @@ UNIFORM = 4.0
 KEYS = (24, 32)
 """Two lengths, as multiples of an eighth of the training length, at which keys are compared."""
 NEAR = 1e-9
+SAME = 0.01
+"""A share of the range of a curve that is no difference."""
+SHOWN = 3
+"""Names of rows that look the same."""
 
 
 def rows() -> dict[str, tuple[str, ...]]:
@@ -92,6 +97,66 @@ def sketch(name: str, words: Sequence[str] = ()) -> dict[str, Any]:
         "path": probe.path,
         "keys": _keys(probe),
     }
+
+
+def told(mine: Mapping[str, Any]) -> Iterator[str]:
+    """What a sketch shows, in sentences: how scores change with the distance, and which rows have
+    the same picture. A wrong sign is seen here, and a method that does nothing.
+    """
+    trends = Counter(trend(mine, curve) for curve in mine["curves"])
+    (how, heads), first = trends.most_common(1)[0], mine["curves"][0]
+    trained = [at for at, distance in enumerate(mine["distances"]) if distance < mine["trained"]]
+    places = dict.fromkeys((trained[0], trained[len(trained) // 4], trained[-1]))
+    values = [f"{_value(first[at])} at {mine['distances'][at]}" for at in places]
+    where = "" if len(trends) == 1 else f" in {heads} of {len(mine['curves'])} heads"
+    yield (
+        f"untrained and between equal tokens, the {mine['quantity']} {how}{where}: "
+        f"{listed(values)} (first head)"
+    )
+    if names := alike(mine):
+        more = [counted(len(names) - SHOWN, "other row")] if len(names) > SHOWN else []
+        yield (
+            f"{listed([*names[:SHOWN], *more])} {agreeing(len(names), 'has', 'have')} the same "
+            "picture: if yours should differ, see whether it does anything before training"
+        )
+
+
+def trend(mine: Mapping[str, Any], curve: Sequence[float | None]) -> str:
+    """How a curve goes within the trained distances."""
+    near = [distance < mine["trained"] for distance in mine["distances"]]
+    values = np.array([value for value, kept in zip(curve, near, strict=True) if kept], float)
+    steps = np.diff(values[np.isfinite(values)])
+    little = SAME * np.ptp(values[np.isfinite(values)]) if len(steps) else 0.0
+    up, down = bool((steps > little).any()), bool((steps < -little).any())
+    if up and down:
+        return "rises and falls with the distance"
+    return (
+        f"{'rises' if up else 'falls'} with the distance"
+        if up or down
+        else "is the same at every distance"
+    )
+
+
+def alike(mine: Mapping[str, Any]) -> list[str]:
+    """The rows of the file with the same picture, those with the shortest names first."""
+    found = []
+    for line in map(json.loads, _file().read_text(encoding="utf-8").splitlines()):
+        same = all(line[name] == mine[name] for name in ("quantity", "distances", "map"))
+        if same and line["method"] != mine["method"] and _alike(line["curves"], mine["curves"]):
+            found.append(str(line["method"]))
+    return sorted(found, key=lambda name: (len(name), name))
+
+
+def _alike(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Curves that are the same but for a share of their range; one head may be that of all."""
+    a, b = np.broadcast_arrays(np.array(one, float), np.array(other, float))
+    return bool(
+        np.allclose(a, b, rtol=0, atol=SAME * max(np.ptp(b[np.isfinite(b)]), NEAR), equal_nan=True)
+    )
+
+
+def _value(value: float | None) -> str:
+    return "unseen" if value is None else f"{value:.3g}"
 
 
 def code(words: Sequence[str]) -> str:
@@ -175,9 +240,13 @@ def main(arguments: list[str] | None = None) -> int:
     return exit_status(lambda: _written(chosen))
 
 
+def _file() -> Path:
+    return Path(str(files("posbench.explain"))) / FILE
+
+
 def _written(chosen: argparse.Namespace) -> int:
     torch.set_num_threads(1)
-    path = Path(str(files("posbench.explain"))) / FILE
+    path = _file()
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     known = {line["method"]: line for line in map(json.loads, lines)}
     with composing(), reading_once():
