@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-from posbench.boards.measured import sketches
+from posbench.boards.measured_runs import sketches
 from posbench.conf.reference import END, grouped, link, option
 from posbench.config import families, resolvers
 from posbench.config.folders import own_names

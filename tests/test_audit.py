@@ -16,7 +16,7 @@ from small_runs import TINY, ran
 
 from posbench.base.disk import write_json
 from posbench.base.errors import PosbenchError
-from posbench.boards.measured import Measured
+from posbench.boards.measured_runs import MeasuredRuns
 from posbench.boards.remarks import remarks
 from posbench.config.compose import compose, composing
 from posbench.core.attention import Attention
@@ -88,7 +88,7 @@ def test_an_audit_counts_while_the_record_is_as_it_was(tmp_path: Path) -> None:
     [audit] = files.read_folder(tmp_path).audits
     assert audit.key == Audit.key_of(record)
     rows = [AuditRow(test_length=8, num_samples=1500, disagreements=2, prefix_disagreements=3)]
-    said = remarks(Measured.of([]), [audit.model_copy(update={"rows": rows})])[-1]
+    said = remarks(MeasuredRuns.of([]), [audit.model_copy(update={"rows": rows})])[-1]
     assert "1,500 sequences of 1 method were" in said
     assert "disagree on 2 of them, and on the correct prefix of 3" in said
     path = files.audit_path(files.path_of(record, tmp_path))

@@ -15,8 +15,8 @@ from offered import CONF
 from posbench.base.errors import PosbenchError
 from posbench.boards import answers
 from posbench.boards import command as leaderboard
-from posbench.boards.measured import Measured, under_one_protocol
-from posbench.boards.predicted import contrast_parts
+from posbench.boards.measured_runs import MeasuredRuns, under_one_protocol
+from posbench.boards.predictions import contrast_parts
 from posbench.boards.ranking import BoardPart, standings_of, unrun_parts
 from posbench.boards.ranking import parts as measured_parts
 from posbench.boards.tables import board_part, ranked, with_tasks
@@ -341,7 +341,7 @@ def test_a_run_with_another_seed_is_not_ranked_where_one_is_enough() -> None:
         for task in ("copy", "language")
         for seed in (20, 21)
     ]
-    (part,) = measured_parts(board, Measured.of(found))
+    (part,) = measured_parts(board, MeasuredRuns.of(found))
     assert sorted(zip(part.runs["task"], part.runs["seed"], strict=True)) == [
         ("copy", 20),
         ("copy", 21),
@@ -371,7 +371,7 @@ def test_other_seeds_of_the_same_rows_and_tasks_are_ranked_in_one_section() -> N
         for task in ("copy", "language")
         for seed in (20, 21)
     ]
-    first, second = measured_parts(board, Measured.of(found))
+    first, second = measured_parts(board, MeasuredRuns.of(found))
     shown = first.runs[["row", "task", "seed"]].itertuples(index=False, name=None)
     assert set(shown) == {
         ("rope", "copy", 20),
@@ -383,10 +383,10 @@ def test_other_seeds_of_the_same_rows_and_tasks_are_ranked_in_one_section() -> N
     assert (first.title, second.title) == ("all", "other tasks of one")  # the same seed again
     assert unrun_parts(board, [first, second]) == []
     assert unrun_parts(board, [first]) == ["other tasks of one"]
-    once = Measured.of([each for each in found if each.seed == 20])
+    once = MeasuredRuns.of([each for each in found if each.seed == 20])
     assert unrun_parts(board, measured_parts(board, once)) == ["all, again"]
     other = definition.read(AGAIN.replace("tasks: [copy], seeds", "protocol: cpu, seeds"), "other")
-    first, *_ = measured_parts(other, Measured.of(found))
+    first, *_ = measured_parts(other, MeasuredRuns.of(found))
     assert set(first.runs["seed"]) == {20}  # under another protocol it is no second seed
 
 
@@ -413,7 +413,7 @@ def test_a_row_whose_rate_the_board_chose_is_ranked_beside_the_others() -> None:
     }
     own = [each for each in joined if each.protocol.label == "learned"]
     assert len({each.protocol.hash for each in own}) == 1
-    (part,) = measured_parts(board, Measured.of(joined))
+    (part,) = measured_parts(board, MeasuredRuns.of(joined))
     assert set(part.runs["row"]) == {"rope", "fox", "t5"}
     assert under_one_protocol(found, definition.load("main")) == found
 
@@ -456,7 +456,7 @@ def test_what_a_part_changes_of_the_protocol_is_part_of_the_name_and_pairs_are_c
         for (row, protocol), tasks in at.items()
         for task, score in tasks.items()
     ]
-    measured = Measured.of(found, board)
+    measured = MeasuredRuns.of(found, board)
     ranked = standings_of(board, measured)
     assert [each.part.title for each in ranked] == ["All", "Other rates"]
     assert ranked[1].known == ["rope (training.learning_rate=0.006)"]
@@ -517,7 +517,7 @@ contrasts:
         )
     ]
     board = definition.read(text, "two sizes")
-    [chapter] = contrast_parts(board, standings_of(board, Measured.of(found, board)))
+    [chapter] = contrast_parts(board, standings_of(board, MeasuredRuns.of(found, board)))
     [table] = chapter.tables
     assert [line.cells[-1] for line in table.rows] == ["yes", "\N{EN DASH}"]
 
@@ -546,7 +546,7 @@ contrasts:
         for name, (kind, score) in at.items()
     ]
     board = definition.read(text, "tuning")
-    ranked = standings_of(board, Measured.of(found, board))
+    ranked = standings_of(board, MeasuredRuns.of(found, board))
     assert len(ranked) == 2  # a class has a table of its own
     [chapter] = contrast_parts(board, ranked)
     [table] = chapter.tables
@@ -595,11 +595,11 @@ def test_the_bounds_on_a_base_are_those_of_their_papers() -> None:
 
 
 def parts(board: Board, found: Sequence[Record]) -> list[BoardPart]:
-    return measured_parts(board, Measured.of(found))
+    return measured_parts(board, MeasuredRuns.of(found))
 
 
 def first_part(board: Board, found: Sequence[Record]) -> Chapter:
-    measured = Measured.of(found)
+    measured = MeasuredRuns.of(found)
     first, *_ = standings_of(board, measured)
     return with_tasks(ranked(board, first, measured), first)
 
@@ -622,7 +622,7 @@ def cells_of(table: Table) -> dict[str, dict[str, str]]:
 def test_rows_stand_in_the_order_of_what_they_reach() -> None:
     board = small()
     table = of(board, rope=0.4, nope=0.9, rope_pi=0.0)
-    first = board_part(board, standings_of(board, Measured.of(table))[0])
+    first = board_part(board, standings_of(board, MeasuredRuns.of(table))[0])
     placed, by_task = tables_in(first_part(board, table))
     [of_board] = first.tables
     assert first.title == "Board small"
@@ -698,7 +698,7 @@ def test_a_part_has_its_own_tasks_alone() -> None:
     )
     placed, *_ = tables_in(first_part(board, of(small(), rope=0.4, nope=0.9)))
     assert {cells["tasks"] for cells in cells_of(placed).values()} == {"2/2"}
-    [standing] = standings_of(board, Measured.of(of(small(), rope=0.4, nope=0.9)))
+    [standing] = standings_of(board, MeasuredRuns.of(of(small(), rope=0.4, nope=0.9)))
     assert set(standing.summary["num_tasks"]) == {2}
 
 
@@ -748,7 +748,7 @@ def test_what_has_one_label_and_unlike_contents_is_not_mixed() -> None:
 
 def test_records_that_are_not_of_the_board_make_no_section_of_it() -> None:
     found = [record("rope", seed=3, protocol="smoke")]
-    assert standings_of(small(), Measured.of(found)) == []
+    assert standings_of(small(), MeasuredRuns.of(found)) == []
 
 
 def test_a_dry_run_is_shown_under_its_own_protocol() -> None:

@@ -11,7 +11,7 @@ from boards import lines, scores, seeds
 from making import changed, record
 from scipy import stats
 
-from posbench.boards.measured import Measured, lengths_frame, runs_frame
+from posbench.boards.measured_runs import MeasuredRuns, lengths_frame, runs_frame
 from posbench.boards.tables import task_parts
 from posbench.config import board as definition
 from posbench.showing.table import csv
@@ -64,7 +64,7 @@ def test_rows_go_by_class_and_area() -> None:
 def test_learned_counts_the_runs_that_were_tested_at_1x() -> None:
     """A run that was not tested there has neither learned its task nor failed to."""
     found = [*seeds("rope", [{1: 1.0, 2: 0.5}, {1: 0.2, 2: 0.1}]), record("rope", {2: 0.5}, seed=2)]
-    measured = Measured.of(found)
+    measured = MeasuredRuns.of(found)
     [part] = task_parts(measured, definition.load("main"), "cpu")
     [shown] = part.tables
     assert [column.name for column in shown.columns] == ["method", "reaches", "1x", "2x", "learned"]
@@ -75,14 +75,14 @@ def test_learned_counts_the_runs_that_were_tested_at_1x() -> None:
 
 def test_a_length_that_one_seed_lacks_has_no_mean() -> None:
     """As where a ceiling diverged: the others are no sample of all."""
-    found = Measured.of(seeds("rope", [{1: 1.0, 2: 0.4, 8: 0.4}, {1: 1.0, 2: 0.6}])).by_length
+    found = MeasuredRuns.of(seeds("rope", [{1: 1.0, 2: 0.4, 8: 0.4}, {1: 1.0, 2: 0.6}])).by_length
     assert found["score"].tolist()[:2] == pytest.approx([1.0, 0.5])
     assert found.loc[2, ["score", "lowest", "highest"]].isna().all() and found.loc[2, "seeds"] == 2
 
 
 def test_the_csv_files_hold_what_rows_are_ranked_by() -> None:
     found = seeds("rope", [{1: 1.0, 2: 0.4, 8: 0.4}, {1: 1.0, 2: 0.6, 8: 0.6}])
-    measured = Measured.of(found)
+    measured = MeasuredRuns.of(found)
     runs = pd.read_csv(io.StringIO(csv(runs_frame(measured))))
     assert runs["area"].tolist() == pytest.approx(measured.runs["area"].tolist(), rel=1e-5)
     assert (runs["reach_low"] > 1).all() and not {"mean", "effective_95"} & {*runs}

@@ -20,7 +20,7 @@ from posbench.base.errors import ConfigError
 from posbench.pretrained import rope_settings, verify
 from posbench.pretrained.loading import Files
 from posbench.pretrained.rope_settings import refuse_early
-from posbench.pretrained.verify import Verified, VerifySettings
+from posbench.pretrained.verify import Verification, VerifySettings
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -158,11 +158,11 @@ MODELS = {
 }
 
 
-def verified(folder: Path, given: dict[str, Any] | None = None, **settings: Any) -> Verified:
+def verified(folder: Path, given: dict[str, Any] | None = None, **settings: Any) -> Verification:
     words = {"model": folder, **settings} | ({"rope_parameters": given} if given else {})
     asked = VerifySettings(**words)
     refuse_early(Files(folder), asked.rope_parameters)
-    return Verified.of(Files(folder).load("float32")[0], asked)
+    return Verification.of(Files(folder).load("float32")[0], asked)
 
 
 @pytest.mark.parametrize("name", MODELS)

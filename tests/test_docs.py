@@ -29,8 +29,8 @@ from posbench import standalone
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.boards import answers
 from posbench.boards.compare import command as compare_command
-from posbench.boards.measured import Measured
-from posbench.boards.predicted import Predicted
+from posbench.boards.measured_runs import MeasuredRuns
+from posbench.boards.predictions import PredictionOutcome
 from posbench.boards.ranking import standings_without_board
 from posbench.boards.section_facts import SectionFacts
 from posbench.conf import detailed
@@ -527,11 +527,11 @@ def test_the_leading_rows_are_above_the_widest_gap_of_the_upper_half() -> None:
 def test_gains_are_counted_after_holm_s_correction(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of four, .01 is .03 and .03 is .06. A loss is no gain."""
     found = [
-        Predicted("a", "b", difference=0.3, p=0.01),
-        Predicted("c", "d", difference=0.3, p=0.03),
-        Predicted("c", "e", difference=0.3, p=0.04),
-        Predicted("e", "f", difference=-0.3, p=0.001),
-        Predicted("g", "h", difference=0.3, p=float("nan")),
+        PredictionOutcome("a", "b", difference=0.3, p=0.01),
+        PredictionOutcome("c", "d", difference=0.3, p=0.03),
+        PredictionOutcome("c", "e", difference=0.3, p=0.04),
+        PredictionOutcome("e", "f", difference=-0.3, p=0.001),
+        PredictionOutcome("g", "h", difference=0.3, p=float("nan")),
     ]
     monkeypatch.setattr(answers.Facts, "pairs", lambda *_: found)
     assert answers.Facts(ROOT).gaining("tuned", "it helps") == 1
@@ -573,7 +573,7 @@ def test_tokens_are_right_by_how_far_their_source_is_over_all_seeds() -> None:
         changed(record("rope", {1: 1.0, 8: 0.5}, seed), {"views": [view("distance", 10, *each)]})
         for seed, each in enumerate(bins)
     ]
-    measured = Measured.of(found)
+    measured = MeasuredRuns.of(found)
     board: Any = None
     facts = SectionFacts(standings_without_board(measured)[0], measured, board)
     assert facts.right("rope", "copy", 10, up_to=0.5) == 12 / 16
@@ -592,7 +592,7 @@ def test_rows_agree_by_the_seeds_that_both_have() -> None:
         for seed in seeds
         for task in ("copy", "sort")
     ]
-    measured = Measured.of(found)
+    measured = MeasuredRuns.of(found)
     board: Any = None
     facts = SectionFacts(standings_without_board(measured)[0], measured, board)
     assert facts.agreed("nope", "rope") and not facts.agreed("alibi", "rope")

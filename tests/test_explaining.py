@@ -225,7 +225,7 @@ def test_interpolated_positions_turn_no_pair_further_than_training_did() -> None
 
 def test_the_page_has_both_methods_their_sentences_and_no_bare_label() -> None:
     explained = [
-        page.Explained(label, "passkey", "score", "python -m posbench", rows, [], made())
+        page.Explanation(label, "passkey", "score", "python -m posbench", rows, [], made())
         for label, rows in (
             ("rope", record("rope", {1: 1.0, 2: 0.51, 4: 0.49, 8: 0.6}).rows),
             ("<b>x</b>", record("rope", {1: 0.8, 2: 0.41, 4: 0.41}).rows),
@@ -330,7 +330,7 @@ def test_runs_that_differ_have_pages_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = record("rope", {1: 1.0, 2: 0.5}).rows
-    explained = page.Explained("rope", "passkey", "score", "posbench", rows, [], made())
+    explained = page.Explanation("rope", "passkey", "score", "posbench", rows, [], made())
     monkeypatch.setattr(command, "_explained", lambda asked, own: explained)
     asked = ["seed=0", "seed=1", "training.steps=3", "encoding.base=5", "task.key_length=2"]
     for words in asked:

@@ -10,9 +10,9 @@ import pytest
 from making import changed, record, save
 
 from posbench.boards import findings, opening, tables
-from posbench.boards.measured import Measured
+from posbench.boards.measured_runs import MeasuredRuns
 from posbench.boards.page import generate
-from posbench.boards.ranking import Ranked, standings_of, standings_without_board
+from posbench.boards.ranking import RankedRows, standings_of, standings_without_board
 from posbench.config import board as definition
 from posbench.config.board import Board
 from posbench.records import files
@@ -67,8 +67,8 @@ def runs(
     return found
 
 
-def standings(found: Sequence[Record], of: Board | None = None) -> list[Ranked]:
-    return standings_of(of or board(), Measured.of(found))
+def standings(found: Sequence[Record], of: Board | None = None) -> list[RankedRows]:
+    return standings_of(of or board(), MeasuredRuns.of(found))
 
 
 def said(found: Sequence[Record], of: Board | None = None) -> list[str]:
@@ -155,7 +155,7 @@ def test_a_sample_that_extensions_of_a_pretrained_model_share_counts_once() -> N
         shared = {"training.settings_hash": f"model {each.task.label} {each.seed}"}
         lost = LOST if each.seed == 12 else {}
         found.append(changed(each, {"method_class": "pretrained", **shared, **lost}))
-    [ranked] = standings_without_board(Measured.of(found))
+    [ranked] = standings_without_board(MeasuredRuns.of(found))
     lines = list(findings.answer(ranked))
     assert any("8 of 12 samples are answered at 1x without an extension." in each for each in lines)
 
@@ -185,7 +185,7 @@ def test_without_a_seed_a_task_that_has_this_seed_alone_stays() -> None:
     [mine, *_] = standings([*ahead, *once])
     assert mine.placed[0] == "alibi"
     assert {mine.first_without[f"seed {seed}"] for seed in (10, 11, 12, 13)} == {"alibi"}
-    [table] = tables.ranked(board(), mine, Measured.of([*ahead, *once])).tables
+    [table] = tables.ranked(board(), mine, MeasuredRuns.of([*ahead, *once])).tables
     seeds = [column.name for column in table.columns[1:]].index("seeds")
     assert {line.cells[seeds] for line in table.rows} == {"1 to 4"}
 
@@ -388,7 +388,7 @@ def test_the_first_reference_gives_the_others_its_multiplications(
             changed(each, {"solved_step": step, "training.multiplications": products, **lost})
         )
     asked = definition.read(f"references: [rope]\n{BOARD}", "small")
-    ranked = standings_of(asked, Measured.of(found))
+    ranked = standings_of(asked, MeasuredRuns.of(found))
     [chapter] = tables.budget_parts(asked, ranked)
     [table] = chapter.tables
     assert chapter.title == "What was learned with the multiplications of rope"
@@ -404,7 +404,7 @@ def test_the_first_reference_gives_the_others_its_multiplications(
     products = ranked[0].summary["multiplications"]
     assert products.drop("t5").to_dict() == {"rope": 1000, "nope": 1000, "alibi": 1200}
     older = [changed(found[0], {"training.multiplications": None}), *found[1:]]
-    ranked = standings_of(asked, Measured.of(older))
+    ranked = standings_of(asked, MeasuredRuns.of(older))
     # One training does not count them, so its row has no median beside those of the others.
     known = ranked[0].summary["multiplications"].notna()
     assert [*known.index[~known].difference(["t5"])] == [found[0].method.base]

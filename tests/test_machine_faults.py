@@ -168,7 +168,15 @@ def interrupted(run: Setup, step: int) -> tuple[Checkpoints, Path, Training]:
     last.parent.mkdir(parents=True, exist_ok=True)
     training = shared.begin()
     with pytest.raises(Killed):
-        fit(training, last, "cpu", 2, [], [resuming.Keeping(), Axe(step)], lambda point: None)
+        fit(
+            training,
+            last,
+            "cpu",
+            2,
+            [],
+            [resuming.CheckpointKeeper(), Axe(step)],
+            lambda point: None,
+        )
     return checkpoints, last, training
 
 
@@ -234,7 +242,7 @@ def _killed_at(folder: Path, count: int) -> None:
 
     os.replace = replace  # type: ignore[assignment]
     with composing():
-        resumed(folder, resuming.Keeping())
+        resumed(folder, resuming.CheckpointKeeper())
 
 
 @pytest.mark.fault("kill -9 between the writing of a checkpoint and its renaming", times=8)
@@ -251,7 +259,7 @@ def test_a_training_killed_between_any_two_renamings_goes_on_from_a_whole_checkp
         assert status == -signal.SIGKILL or state is not None
         steps.append(0 if state is None else state["global_step"])
     assert steps == sorted(steps) and steps[-1] > 0
-    again, found = resumed(folder, resuming.Keeping())
+    again, found = resumed(folder, resuming.CheckpointKeeper())
     assert found.points == curve.points
     for name, value in training.model.state_dict().items():
         assert torch.equal(again.model.state_dict()[name], value), name
@@ -264,7 +272,7 @@ def test_no_link_is_followed_when_a_checkpoint_is_written(tmp_path: Path) -> Non
     folder.mkdir()
     last = folder / UNFINISHED
     last.with_suffix(f".{os.getpid()}.tmp").symlink_to(precious)
-    resumed(folder, resuming.Keeping())
+    resumed(folder, resuming.CheckpointKeeper())
     assert precious.read_text() == "precious"
     assert last.is_file() and not last.is_symlink()
 

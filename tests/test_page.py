@@ -21,10 +21,10 @@ from making import changed, plain, record, save, view
 
 from posbench.boards import command as leaderboard
 from posbench.boards import findings, opening
-from posbench.boards.measured import Measured
+from posbench.boards.measured_runs import MeasuredRuns
 from posbench.boards.page import boards_beside, generate
 from posbench.boards.page_data import LETTERS, as_script, content, root_above, thousandths
-from posbench.boards.ranking import Ranked, standings_without_board
+from posbench.boards.ranking import RankedRows, standings_without_board
 from posbench.config import board as definition
 from posbench.explain.sketches import LEVELS
 from posbench.records.record import CeilingTraining, Record
@@ -114,7 +114,7 @@ def test_a_page_leads_to_the_published_boards_beside_it(tmp_path: Path, board: s
 
 def test_what_follows_is_said_to_each_reader_with_a_link(folder: Path) -> None:
     """By the numbers of the sections, to which the links lead."""
-    [standing, _] = standings_without_board(Measured.of(some_records()))
+    [standing, _] = standings_without_board(MeasuredRuns.of(some_records()))
     doors = findings.doors([standing])
     assert list(doors) == ["I train from scratch", "I have a method of my own"]
     said, alone, link = doors["I train from scratch"]
@@ -159,7 +159,7 @@ def test_the_data_are_the_areas_of_all_runs(data: dict[str, Any], folder: Path) 
     task = [task["name"] for task in data["tasks"]].index("copy")
     [seed, _, learned, area] = data["runs"][task][str(names.index("rope"))][1]
     assert (seed, learned) == (1, 1)
-    measured = Measured.of(some_records()).runs
+    measured = MeasuredRuns.of(some_records()).runs
     mine = measured[(measured["row"] == "rope") & (measured["task"] == "copy")].set_index("seed")
     assert area == round(1000 * mine.loc[1, "area"])
 
@@ -280,7 +280,7 @@ def test_depths_are_summed_over_seeds(data: dict[str, Any]) -> None:
 
 def test_the_means_of_a_section_are_those_of_what_was_learned(data: dict[str, Any]) -> None:
     """All rows have learned both tasks, so that a mean is that of the means of the tasks."""
-    measured = Measured.of(some_records())
+    measured = MeasuredRuns.of(some_records())
     known = measured.lengths.assign(value=(measured.lengths["score"] - 0.001) / 0.999)
     means = known.groupby(["row", "task", "multiple"])["value"].mean().groupby(["row", "multiple"])
     for section in data["sections"]:
@@ -347,7 +347,7 @@ def test_the_share_that_is_solved_is_one_of_what_was_tested_at_1x(tmp_path: Path
     ]
     made = generate(tmp_path, found)
     assert " 1/1 |" in made.pages["leaderboard.md"] and "/3 |" not in made.pages["leaderboard.md"]
-    [standing] = standings_without_board(Measured.of(found))
+    [standing] = standings_without_board(MeasuredRuns.of(found))
     assert set(standing.summary["learned"]) == {1.0}
 
 
@@ -398,7 +398,7 @@ def test_a_row_leads_to_its_paper_code_and_configuration() -> None:
         changed(record("rope"), {"config.encoding": ROPE}),
         changed(record("mine"), {"config.encoding": {"_target_": "mine.rope.RoPE"}}),
     ]
-    measured = Measured.of(made)
+    measured = MeasuredRuns.of(made)
     standings = standings_without_board(measured)
     told = content(measured, standings, definition.load("main"), root="../")
     rope = ROPE["_target_"]
@@ -432,7 +432,7 @@ def test_the_page_of_a_smoke_run_says_first_that_its_numbers_mean_nothing(tmp_pa
 
 
 def test_a_folder_without_a_score_at_8x_is_ranked_to_its_longest_length(tmp_path: Path) -> None:
-    measured = Measured.of(a_records())
+    measured = MeasuredRuns.of(a_records())
     [standing] = standings_without_board(measured)
     assert standing.longest == 2.0
     # From 1 to .5 over the logarithm of the length; chance is .001.
@@ -444,7 +444,7 @@ def test_areas_to_a_common_length_are_over_true_multiples() -> None:
     """What the protocol calls 2x and 4x may be others of the positions."""
     true = {"rows.1.true_multiple": 1.5, "rows.2.true_multiple": 3.9}
     made = [changed(each, true) for each in seeds("rope", [{1: 1.0, 2: 1.0, 4: 0.0}] * 2)]
-    [standing] = standings_without_board(Measured.of(made))
+    [standing] = standings_without_board(MeasuredRuns.of(made))
     whole, half = math.log(1.5), math.log(3.9 / 1.5) / 2
     assert standing.longest == 4.0
     assert standing.summary.loc["rope", "reaches"] == pytest.approx(
@@ -461,7 +461,7 @@ def test_areas_to_a_common_length_end_at_the_longest_that_stands_for_it() -> Non
         changed(short, {"rows.2.true_multiple": 3.7}),
         changed(long, {"rows.2.true_multiple": 3.9}),
     ]
-    [standing] = standings_without_board(Measured.of(made))
+    [standing] = standings_without_board(MeasuredRuns.of(made))
     areas = standing.part.runs.set_index("seed")["area"]
     assert np.isnan(areas[0])
     whole, half = math.log(2), math.log(3.9 / 2) / 2
@@ -482,7 +482,7 @@ def test_the_whole_main_board_fits_into_one_page(tmp_path: Path) -> None:
 # -- LaTeX ----------------------------------------------------------------------------
 
 
-def map_of(standing: Ranked, own: str = "", file: str = "") -> str:
+def map_of(standing: RankedRows, own: str = "", file: str = "") -> str:
     found = opening.picture(standing, own, file)
     assert found is not None
     return found.svg
@@ -495,7 +495,7 @@ def test_the_map_shows_what_was_learned_what_was_not_and_what_was_not_run() -> N
         changed(each, lost) if (each.method.name, each.task.name) == ("rope", "copy") else each
         for each in made
     ]
-    zero_shot, tuned = standings_without_board(Measured.of(made))
+    zero_shot, tuned = standings_without_board(MeasuredRuns.of(made))
     assert (zero_shot.placed, zero_shot.known) == (["nope", "alibi"], ["nope", "alibi", "rope"])
     drawn = map_of(zero_shot)
     assert drawn.count('class="heat"') == 5 and drawn.count("url(#hatch)") == 1
@@ -523,7 +523,7 @@ def test_a_page_opens_with_the_first_section_that_compares_rows(tmp_path: Path) 
 def test_the_map_is_as_wide_as_its_last_name() -> None:
     long = [changed(each, {"task.name": "z" * 30}) for each in some_records()]
     for made, more in ((some_records(), 0), (long, 30)):
-        [standing, _] = standings_without_board(Measured.of(made))
+        [standing, _] = standings_without_board(MeasuredRuns.of(made))
         drawn = map_of(standing)
         width = int(re.findall(r'viewBox="0 0 (\d+) ', drawn)[0])
         last = float(re.findall(r"translate\((\d+)", drawn)[-1])
@@ -704,7 +704,7 @@ def test_columns_are_chosen_in_all_ranked_tables(page: Page) -> None:
 def test_the_script_draws_the_means_that_it_is_given(browser: Page, tmp_path: Path) -> None:
     browser.open(write(tmp_path, *uneven_records()))
     found = browser.run("meanCurve(0, D.sections[0]).map(point => [point.x, point.y])")
-    measured = Measured.of(uneven_records())
+    measured = MeasuredRuns.of(uneven_records())
     [standing] = standings_without_board(measured)
     means = {each: standing.at(each).loc["rope", "number"] for each in standing.lengths}
     assert dict(found) == pytest.approx(means, abs=1e-3)

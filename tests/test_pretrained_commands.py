@@ -35,7 +35,7 @@ from posbench.pretrained.published import HostRows, OneFactor
 from posbench.pretrained.refusal import CannotMount
 from posbench.pretrained.request import extension_at, settings_of
 from posbench.pretrained.servers import Recipe, ServedModel
-from posbench.pretrained.verify import Verified, VerifySettings
+from posbench.pretrained.verify import Verification, VerifySettings
 from posbench.records import files, tables
 from posbench.showing.table import number
 
@@ -60,12 +60,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- verify ----------------------------------------------------------------------------------------
 
 
-def verified(net: Any, **settings: Any) -> Verified:
+def verified(net: Any, **settings: Any) -> Verification:
     given = {"model": Path("it"), "dtype": "float64", **settings}
-    return Verified.of(net, VerifySettings(**given))
+    return Verification.of(net, VerifySettings(**given))
 
 
-def numbers(found: Verified) -> list[dict[str, float]]:
+def numbers(found: Verification) -> list[dict[str, float]]:
     return [
         layer_kinds.numbers_of(kind.form, found.length) for kind, _ in found.kinds() if kind.name
     ]

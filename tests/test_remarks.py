@@ -10,7 +10,7 @@ from boards import lines, remarks, scores
 from making import changed, record, save
 
 from posbench.boards import remarks as remarking
-from posbench.boards.measured import Measured
+from posbench.boards.measured_runs import MeasuredRuns
 from posbench.config import provenance
 from posbench.records import files
 from posbench.records.record import Audit, AuditRow, Record
@@ -212,7 +212,7 @@ def audited(method: str, wrong: int) -> Audit:
 def test_audits_are_summed_up() -> None:
     found = [record("rope"), record("alibi")]
     audits = [audited("rope", 0), audited("alibi", 3)]
-    [said] = [line for line in remarking.remarks(Measured.of(found), audits) if "Audit" in line]
+    [said] = [line for line in remarking.remarks(MeasuredRuns.of(found), audits) if "Audit" in line]
     assert "32 sequences of 2 methods" in said and "disagree on 6 of them" in said
     assert said.endswith("on the correct prefix of 4.")
     assert "Audit" not in remarks(*found)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posbench.boards import measured
+from posbench.boards import measured_runs
 from posbench.config.compose import compose
 from posbench.config.folders import own_names
 from posbench.config.identity import identify
@@ -16,7 +16,7 @@ from posbench.explain import sketches
 
 
 def test_every_row_has_a_sketch_and_none_is_left_over() -> None:
-    known, rows = measured.sketches(), sketches.rows()
+    known, rows = measured_runs.sketches(), sketches.rows()
     assert set(own_names("method")) < set(rows)
     assert set(known) == set(rows), f"run `{sketches.COMMAND}`"
     for name, line in known.items():
@@ -35,7 +35,7 @@ def test_a_row_is_named_as_records_name_it(name: str) -> None:
     "name", ["rope", "alibi", "rope_sliding_window", "cope", "rope_short_base+yarn"]
 )
 def test_a_sketch_is_what_is_measured_today(name: str) -> None:
-    kept, made = measured.sketches()[name], sketches.sketch(name, sketches.rows()[name])
+    kept, made = measured_runs.sketches()[name], sketches.sketch(name, sketches.rows()[name])
     for key in ("quantity", "distances", "trained", "path", "keys"):
         assert made[key] == kept[key]
     one, other = (np.array(line["curves"], float) for line in (kept, made))
@@ -74,7 +74,13 @@ def test_a_map_shows_where_attention_goes() -> None:
     ("words", "wanted"),
     [
         (["encoding=alibi"], ["the score falls with the distance: 5.66 at 0, 0.928 at 10"]),
-        (["encoding=nope"], ["is the same at every distance: 5.66 at 0,", "cope, nope, headscale and 6 other rows have"]),
+        (
+            ["encoding=nope"],
+            [
+                "is the same at every distance: 5.66 at 0,",
+                "cope, nope, headscale and 6 other rows have",
+            ],
+        ),
         (["encoding=sinusoidal"], ["the product of the encodings rises and falls"]),
         (["encoding=sliding_window"], ["unseen at 38 (first head)"]),
         (["method=rope_pi"], ["rope_pose, ", " have the same picture: if yours should differ"]),
@@ -86,7 +92,7 @@ def test_a_sketch_is_told_in_sentences(words: list[str], wanted: list[str]) -> N
 
 
 def test_a_wrong_sign_is_told() -> None:
-    known = measured.sketches()["alibi"]
+    known = measured_runs.sketches()["alibi"]
     turned = known | {"curves": [[-value for value in curve] for curve in known["curves"]]}
     assert next(sketches.told(turned)).startswith(
         "untrained and between equal tokens, the score rises with the distance: -5.66 at 0, -0.928"
@@ -100,7 +106,7 @@ def test_what_differs_by_a_hundredth_of_its_range_has_another_picture(
     off: float, same: bool
 ) -> None:
     """The scores of ALiBi's first head have a range of 37."""
-    known = measured.sketches()["alibi"]
+    known = measured_runs.sketches()["alibi"]
     curves = np.array(known["curves"])
     curves[0, 20] -= off
     mine = known | {"method": "mine", "curves": curves.tolist()}
@@ -113,7 +119,7 @@ def test_the_code_of_a_row_is_that_of_its_settings_and_classes() -> None:
     rope, base = sketches.code(["method=rope"]), sketches.code(["encoding=rope_short_base"])
     assert len({rope, base, sketches.code(["method=rope_pi"])}) == 3
     assert rope == sketches.code(["encoding=rope", "extension=direct"])
-    assert rope == measured.sketches()["rope"]["code"]
+    assert rope == measured_runs.sketches()["rope"]["code"]
 
 
 def test_only_rows_that_are_new_or_have_changed_are_drawn(

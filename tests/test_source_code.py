@@ -17,8 +17,8 @@ from task_oracles import answered
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError
-from posbench.boards.measured import Measured, more_context
-from posbench.boards.predicted import contrast_parts, predictions
+from posbench.boards.measured_runs import MeasuredRuns, more_context
+from posbench.boards.predictions import contrast_parts, predictions
 from posbench.boards.ranking import standings_without_board
 from posbench.boards.tables import context_parts
 from posbench.check.conformance_of_tasks import SUITE, ChosenTask
@@ -435,7 +435,7 @@ def two_rows() -> list[Record]:
     [(0, ["yes", "no"]), (0.99, ["yes", "no"]), (1, ["no", "no"]), (-1, ["yes", "no"])],
 )
 def test_a_prediction_is_judged_by_what_more_context_does(by: float, holds: list[str]) -> None:
-    measured = Measured.of(two_rows())
+    measured = MeasuredRuns.of(two_rows())
     board = load_text(
         f"""
         tasks: [source_code]
@@ -457,11 +457,11 @@ def test_a_board_shows_what_more_context_gives_or_takes() -> None:
     lost = {"by_text": THREE, "rows.0.proficiency": 0.1, "seed": 1, "training.settings_hash": "b"}
     older = {"by_text": THREE, "task_version": 0}
     found += [changed(each, lost) for each in (worse, same)]  # which have not learned
-    assert set(Measured.of(found).by_text["seed"]) == {0}
-    assert set(Measured.of([*found, changed(same, older)]).by_text["task_name"]) == {
+    assert set(MeasuredRuns.of(found).by_text["seed"]) == {0}
+    assert set(MeasuredRuns.of([*found, changed(same, older)]).by_text["task_name"]) == {
         f"source_code, version {version}" for version in (0, found[0].task_version)
     }
-    [part] = context_parts(more_context(Measured.of(found)))
+    [part] = context_parts(more_context(MeasuredRuns.of(found)))
     [table], beside = part.tables, part.blocks[-1]
     assert isinstance(beside, Chapter)
     assert [line.name for line in table.rows] == ["nope", "rope"]
@@ -478,4 +478,4 @@ def test_a_board_shows_what_more_context_gives_or_takes() -> None:
     assert [(line.name, *line.cells) for line in table.rows] == [
         ("rope", "+1.000 [+1.000, +1.000]", ".2500")  # three texts can say no more
     ]
-    assert not [*context_parts(more_context(Measured.of([record()])))]
+    assert not [*context_parts(more_context(MeasuredRuns.of([record()])))]

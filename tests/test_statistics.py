@@ -14,7 +14,7 @@ from simulated import Coverage, Population
 from posbench.base.errors import PosbenchError
 from posbench.statistics import aggregates
 from posbench.statistics.aggregates import Estimate
-from posbench.statistics.effects import Fitted
+from posbench.statistics.effects import AdditiveFit
 from posbench.statistics.likelihoods import resampled
 from posbench.statistics.standings import within
 
@@ -41,7 +41,7 @@ def by_least_squares(board: pd.DataFrame) -> pd.Series:
 def test_numbers_are_those_of_least_squares_on_the_means_of_what_was_learned(seed: int) -> None:
     board = uneven(seed)
     board.loc[board["seed"] == seed % 3, "learned"] &= board["task"] != "t00"  # two of three
-    fitted = Fitted.of(board, draws=2)
+    fitted = AdditiveFit.of(board, draws=2)
     expected = by_least_squares(board)
     assert fitted.table()["number"].to_dict() == pytest.approx(
         expected.clip(None, None).to_dict(), abs=1e-6
@@ -51,7 +51,7 @@ def test_numbers_are_those_of_least_squares_on_the_means_of_what_was_learned(see
 def test_the_number_of_a_row_that_learned_all_is_its_mean_whatever_others_learned() -> None:
     board = uneven()
     board.loc[board["row"] == "r02", "learned"] = True
-    fitted = Fitted.of(board, draws=2)
+    fitted = AdditiveFit.of(board, draws=2)
     mine = board[board["row"] == "r02"].groupby("task")["area"].mean().mean()
     assert fitted.table().loc["r02", "number"] == pytest.approx(mine, abs=1e-6)
 
@@ -61,21 +61,21 @@ def test_a_row_that_learned_the_easy_tasks_alone_is_put_at_the_mean_of_all() -> 
     table = runs({row: {task: [level] for task, level in levels.items()} for row in "pq"})
     table["training"], table["learned"] = table.index.astype(str), True
     table.loc[(table["row"] == "q") & (table["task"] != "a"), "learned"] = False
-    numbers = Fitted.of(table, draws=2).table()["number"]
+    numbers = AdditiveFit.of(table, draws=2).table()["number"]
     assert numbers["q"] == pytest.approx(0.6, abs=1e-6), "not .9, its plain mean"
 
 
 def test_rows_without_a_link_to_the_others_have_no_number() -> None:
     table = runs({"p": {"a": [0.5]}, "q": {"a": [0.6]}, "apart": {"b": [0.9]}})
     table = table.assign(training="", learned=True)
-    numbers = Fitted.of(table, draws=2).table()["number"]
+    numbers = AdditiveFit.of(table, draws=2).table()["number"]
     assert numbers[["p", "q"]].notna().all() and np.isnan(numbers["apart"])
 
 
 def test_a_training_that_did_not_learn_counts_for_nothing() -> None:
     board = uneven()
     other = board.assign(area=board["area"].where(board["learned"], 77.0))
-    pd.testing.assert_frame_equal(*(Fitted.of(e, draws=20).table() for e in (board, other)))
+    pd.testing.assert_frame_equal(*(AdditiveFit.of(e, draws=20).table() for e in (board, other)))
 
 
 # -- how sure it is --------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_errors_are_those_of_all_resamples_of_tasks_and_seeds() -> None:
         for tasks in itertools.product(range(3), repeat=3)
         for seeds in itertools.product(*areas.values())
     ]
-    fitted = Fitted.of(table, draws=40_000)
+    fitted = AdditiveFit.of(table, draws=40_000)
     error = np.std(means) * np.sqrt(3 / 2)
     assert fitted.errors()[0] == pytest.approx(error, rel=0.02)
     line = fitted.table().loc["p"]
@@ -106,7 +106,7 @@ def test_where_all_learned_everything_numbers_and_errors_are_those_beside_an_une
     fewer = board[board["row"] == "r00"].assign(row="other", area=0.3)
     fewer["training"] += " other"
     fewer.loc[fewer["task"].isin(["t00", "t03"]), "learned"] = False
-    even, beside = (Fitted.of(each, draws=300) for each in (board, pd.concat([board, fewer])))
+    even, beside = (AdditiveFit.of(each, draws=300) for each in (board, pd.concat([board, fewer])))
     assert even.drawn.mask.all() and not beside.drawn.mask.all()
     pd.testing.assert_frame_equal(even.table(), beside.table().loc[even.rows], rtol=1e-6)
     means = board.groupby(["row", "task"])["area"].mean().groupby("row").mean()
@@ -115,7 +115,7 @@ def test_where_all_learned_everything_numbers_and_errors_are_those_beside_an_une
 
 def test_below_three_learned_tasks_there_is_no_interval() -> None:
     table = runs({"p": {"a": [0.2], "b": [0.5]}, "q": {task: [0.4] for task in "abc"}})
-    fitted = Fitted.of(table.assign(training="", learned=True), draws=50)
+    fitted = AdditiveFit.of(table.assign(training="", learned=True), draws=50)
     bounds = fitted.table()[["low", "high"]]
     assert bounds.loc["p"].isna().all() and bounds.loc["q"].notna().all()
     told = fitted.differences("q").loc["p"]
@@ -128,7 +128,7 @@ def test_other_rows_and_the_order_of_lines_change_no_error_of_a_row_that_learned
     board.loc[board["row"] == "r02", "learned"] = True
     turned = board.sample(frac=1, random_state=1)
     alone = board[board["row"].isin(["r02", "r03"])]
-    whole, same, fewer = (Fitted.of(each, draws=200) for each in (board, turned, alone))
+    whole, same, fewer = (AdditiveFit.of(each, draws=200) for each in (board, turned, alone))
     pd.testing.assert_frame_equal(whole.table(), same.table())
     assert fewer.table().loc["r02"].to_dict() == pytest.approx(
         whole.table().loc["r02"].to_dict(), abs=1e-6
@@ -143,7 +143,7 @@ def test_a_difference_is_over_the_tasks_that_both_have_learned() -> None:
     }
     table = runs(areas).assign(training="x", learned=True)
     table.loc[(table["row"] == "q") & (table["task"] == "d"), "learned"] = False
-    told = Fitted.of(table, draws=40_000).differences("p")
+    told = AdditiveFit.of(table, draws=40_000).differences("p")
     each = np.array([-0.1, -0.2, -0.1])
     assert told.loc["q", "difference"] == pytest.approx(each.mean())
     # Three of four tasks are drawn by chance; a draw of none of them says nothing.
@@ -154,9 +154,9 @@ def test_a_difference_is_over_the_tasks_that_both_have_learned() -> None:
     assert told.loc["q", "p"] == pytest.approx(2 * stats.t.sf(-each.mean() / error, 2), rel=0.03)
     assert told.loc["r", "p"] == 1.0 and told.loc["r", "difference"] == 0
     assert told["p_holm"].to_dict() == pytest.approx({"q": 2 * told.loc["q", "p"], "r": 1.0})
-    back = Fitted.of(table, draws=50).differences("q").loc["p"]
+    back = AdditiveFit.of(table, draws=50).differences("q").loc["p"]
     assert back["common"] == 3 and back["difference"] == pytest.approx(-each.mean())
-    alone = Fitted.of(table, draws=40_000).differences("p", ["q"])
+    alone = AdditiveFit.of(table, draws=40_000).differences("p", ["q"])
     assert alone.loc["q", "p_holm"] == alone.loc["q", "p"], "it is said of one row"
 
 
@@ -167,25 +167,25 @@ def test_rows_with_other_seeds_are_compared_on_those_that_both_were_run_with() -
         "q": {"a": [0.8], "b": [0.3], "c": [0.5], "d": [0.1]},
     }
     table = runs(areas).assign(training="x", learned=True)
-    fitted = Fitted.of(table, draws=500)
+    fitted = AdditiveFit.of(table, draws=500)
     told = fitted.differences("p").loc["q"]
     assert told["difference"] == pytest.approx(np.mean([-0.1, -0.2, -0.1, -0.6]))
     assert told["common"] == 4
     first = table[table["seed"] == table["seed"].min()]
-    same = Fitted.of(first, draws=500).differences("p").loc["q"]
+    same = AdditiveFit.of(first, draws=500).differences("p").loc["q"]
     assert told.to_dict() == pytest.approx(same.to_dict())
     assert fitted.number()["p"] == pytest.approx(np.mean([0.5, 0.3, 0.4, 0.7])), "of all its seeds"
     # Where they have no seed in common on a task, all of them serve.
     table.loc[(table["row"] == "q") & (table["task"] == "a"), "seed"] = 77
-    told = Fitted.of(table, draws=50).differences("p").loc["q"]
+    told = AdditiveFit.of(table, draws=50).differences("p").loc["q"]
     assert told["difference"] == pytest.approx(np.mean([0.3, -0.2, -0.1, -0.6]))
     # A common seed that has not learned tells nothing, and the others do not take its place.
     table.loc[(table["row"] == "p") & (table["task"] == "b"), "learned"] = [False, True]
-    told = Fitted.of(table, draws=50).differences("p").loc["q"]
+    told = AdditiveFit.of(table, draws=50).differences("p").loc["q"]
     assert told["common"] == 3
     assert told["difference"] == pytest.approx(np.mean([0.3, -0.1, -0.6]))
     one = table[table["task"] == "b"]
-    told = Fitted.of(one, draws=50).differences("p").loc["q"]
+    told = AdditiveFit.of(one, draws=50).differences("p").loc["q"]
     assert told["common"] == 0 and np.isnan(told["difference"])
 
 
@@ -196,14 +196,14 @@ def test_rows_that_are_left_out_and_other_measures_change_no_difference() -> Non
     table = runs(areas).assign(learned=True)
     table["training"] = table["task"] + table["seed"].astype(str)
     table["8x"] = table["area"].to_numpy() ** 2
-    fitted = Fitted.of(table, ("area", "8x"), draws=300)
+    fitted = AdditiveFit.of(table, ("area", "8x"), draws=300)
     for measure in ("area", "8x"):
         whole = fitted.differences("r", measure=measure).drop(columns="p_holm")
         for rows in (["s"], ["q", "p"], ["r", "s", "q"]):
             part = fitted.differences("r", rows, measure).drop(columns="p_holm")
             kept = [row for row in rows if row != "r"]
             pd.testing.assert_frame_equal(part, whole.loc[kept], rtol=1e-10)
-        alone = Fitted.of(table, (measure,), draws=300).differences("r", measure=measure)
+        alone = AdditiveFit.of(table, (measure,), draws=300).differences("r", measure=measure)
         pd.testing.assert_frame_equal(alone.drop(columns="p_holm"), whole, rtol=1e-10)
 
 
@@ -216,7 +216,7 @@ def test_rows_that_share_their_trainings_keep_the_pairing() -> None:
     shared = table.assign(training=table["task"] + table["seed"].astype(str))
     apart = shared.assign(training=shared["training"] + shared["row"])
     paired, free = (
-        Fitted.of(each, draws=500).differences("p").loc["q"] for each in (shared, apart)
+        AdditiveFit.of(each, draws=500).differences("p").loc["q"] for each in (shared, apart)
     )
     assert paired["high"] - paired["low"] == pytest.approx(0, abs=1e-9)
     assert free["high"] - free["low"] > 0.05
@@ -226,7 +226,7 @@ def test_what_was_not_learned_lies_between_nothing_and_the_best_row() -> None:
     table = runs({"p": {"a": [0.4], "b": [0.6]}, "q": {"a": [0.5]}}).assign(
         training="", learned=True
     )
-    bounds = Fitted.of(table, draws=2).bounds(["a", "b", "c"], ["p", "q"])
+    bounds = AdditiveFit.of(table, draws=2).bounds(["a", "b", "c"], ["p", "q"])
     assert bounds.loc["q"].to_dict() == pytest.approx(
         {"least": 0.5 / 3, "most": (0.5 + 0.6 + 1) / 3}
     )
@@ -236,8 +236,8 @@ def test_what_was_not_learned_lies_between_nothing_and_the_best_row() -> None:
 def test_several_measures_are_fitted_at_once_as_each_by_itself() -> None:
     board = uneven()
     board["8x"] = board["area"] ** 2
-    both = Fitted.of(board, ["area", "8x"], draws=100)
-    alone = Fitted.of(board.assign(area=board["8x"]), draws=100)
+    both = AdditiveFit.of(board, ["area", "8x"], draws=100)
+    alone = AdditiveFit.of(board.assign(area=board["8x"]), draws=100)
     pd.testing.assert_frame_equal(both.table("8x"), alone.table())
     told = [both.differences("r04", measure="8x"), alone.differences("r04")]
     pd.testing.assert_frame_equal(*told)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from small_runs import prepared, ran, tiny, trained
 
 from posbench.base.errors import ConfigError, Diverged, Terminated
-from posbench.boards.measured import Measured
+from posbench.boards.measured_runs import MeasuredRuns
 from posbench.boards.remarks import remarks
 from posbench.config import provenance
 from posbench.core.batches import everywhere, joined, packed, shifted, training_batch
@@ -440,7 +440,7 @@ def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
     assert set(rows["multiple"]) == set(tables.table(found[-1:])["multiple"])
     nothing = ["score", "sequence_accuracy", "sequence_accuracy_without_end", "correct_prefix"]
     assert (rows[nothing] == 0).all(axis=None) and rows["loss"].isna().all()
-    said = [note for note in remarks(Measured.of(found)) if "diverged" in note]
+    said = [note for note in remarks(MeasuredRuns.of(found)) if "diverged" in note]
     assert (
         len(said) == 1 and "2 of 3 runs" in said[0] and "method=rope_ntk (shown) on tiny" in said[0]
     )

@@ -35,8 +35,8 @@ from posbench.sharing.command import main as results_command
 from posbench.sharing.verify import (
     OF_ANOTHER_CPU,
     Kind,
-    Repeated,
-    Repeating,
+    Repeater,
+    Repetition,
     Today,
     Verdict,
     differences,
@@ -288,7 +288,7 @@ def test_differences_by_rounding_lean_where_their_interval_leaves_out_0(
 ) -> None:
     exact = Verdict(Kind.EXACT)
     found = [exact, *(Verdict(Kind.ROUNDED, "made on another", each) for each in higher)]
-    seen = Repeated({("one",): found}, len(found), [])
+    seen = Repetition({("one",): found}, len(found), [])
     assert seen.leans is seen.disagreed is leans
 
 
@@ -536,9 +536,9 @@ def test_what_is_repeated_is_drawn_anew_each_time_and_the_seed_is_said(
     bundle.write(files.records(own), [], None, path)
     drawn: list[int] = []
 
-    def repeated(folder: Path, sample: int | None, seed: int, **_: Any) -> Repeated:
+    def repeated(folder: Path, sample: int | None, seed: int, **_: Any) -> Repetition:
         drawn.append(seed)
-        return Repeated({}, 3, [])
+        return Repetition({}, 3, [])
 
     monkeypatch.setattr("posbench.sharing.verify.verify", repeated)
     words = ["accept", str(path), "--to", str(tmp_path / "all"), "--run-code"]
@@ -721,12 +721,12 @@ def test_what_is_published_meanwhile_is_not_lost(
     anew = changed(before["alibi"], {"rows.0.loss": 0.5})
     another = changed(before["alibi"], {"seed": 9})
 
-    def meanwhile(_: Repeating, record: Record) -> Verdict:
+    def meanwhile(_: Repeater, record: Record) -> Verdict:
         if record == before["alibi"]:
             published.publish([anew, another], audits_of(another), folder)
         return Verdict(Kind.EXACT)
 
-    monkeypatch.setattr(Repeating, "verdict", meanwhile)
+    monkeypatch.setattr(Repeater, "verdict", meanwhile)
     assert restamp(folder, 12, scratch=scratch).agreed
     out = capsys.readouterr().out
     assert "Carried over 2 of 3 records of earlier code." in out

@@ -31,8 +31,8 @@ from posbench.base.wording import closest, counted
 from posbench.boards.claims.claim import Side, read_claims
 from posbench.boards.claims.page import of_experiments
 from posbench.boards.claims.verdicts import Finding, Outcome, findings
-from posbench.boards.measured import Measured, MoreContext, more_context
-from posbench.boards.predicted import Predicted, predictions
+from posbench.boards.measured_runs import MeasuredRuns, MoreContext, more_context
+from posbench.boards.predictions import PredictionOutcome, predictions
 from posbench.boards.ranking import standings_of, standings_without_board, unrun_parts
 from posbench.boards.section_facts import SectionFacts
 from posbench.boards.tables import context_parts
@@ -74,21 +74,21 @@ class Facts:
         return found[title]
 
     @functools.cache  # noqa: B019 (one object for all pages)
-    def measured(self, board: str) -> Measured:
+    def measured(self, board: str) -> MeasuredRuns:
         """The runs of a board."""
         folder = self.root / "results" / board
-        return Measured.of(files.records(folder), definition.board_of(folder))
+        return MeasuredRuns.of(files.records(folder), definition.board_of(folder))
 
     def frame(self, board: str) -> pd.DataFrame:
         """The long table of the records of a board."""
         return self.measured(board).lengths
 
-    def predicted(self, board: str, said: str) -> dict[str, Predicted]:
+    def predicted(self, board: str, said: str) -> dict[str, PredictionOutcome]:
         """What came of a prediction of a board, by the first row of each pair."""
         return {each.first: each for each in self.pairs(board, said)}
 
     @functools.cache  # noqa: B019 (one object for all pages)
-    def pairs(self, board: str, said: str) -> list[Predicted]:
+    def pairs(self, board: str, said: str) -> list[PredictionOutcome]:
         """What came of a prediction of a board, pair by pair."""
         asked = definition.board_of(self.root / "results" / board)
         standings = [each.standing for each in self._sections(board).values()]

@@ -20,7 +20,7 @@ from posbench.base.disk import read_bytes
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import complaint, printable
 from posbench.boards import findings
-from posbench.boards.measured import under_one_protocol
+from posbench.boards.measured_runs import under_one_protocol
 from posbench.boards.page import generate
 from posbench.boards.tables import LEARNED, REACHES, latex
 from posbench.config import command_lines

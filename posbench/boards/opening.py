@@ -16,8 +16,8 @@ from importlib.resources import files
 import numpy as np
 
 from posbench.base.wording import counted
-from posbench.boards.measured import Measured
-from posbench.boards.ranking import Ranked
+from posbench.boards.measured_runs import MeasuredRuns
+from posbench.boards.ranking import RankedRows
 from posbench.showing.pages import Picture, rendered
 from posbench.showing.table import number, short_names
 from posbench.statistics.aggregates import is_pretrained
@@ -49,7 +49,7 @@ class Square:
     text: str
 
 
-def picture(standing: Ranked, own: str = "", file: str = "") -> Picture | None:
+def picture(standing: RankedRows, own: str = "", file: str = "") -> Picture | None:
     """The map of a section; None where nothing was learned. One that is a file by itself has its
     colours with it.
     """
@@ -100,7 +100,7 @@ def picture(standing: Ranked, own: str = "", file: str = "") -> Picture | None:
     return Picture(drawn, label, file)
 
 
-def measured_on(measured: Measured, first: Ranked) -> list[str]:
+def measured_on(measured: MeasuredRuns, first: RankedRows) -> list[str]:
     """What was measured on what, and how a score is read: before any number."""
     runs, known = first.part.runs, measured.lengths
     of_runs = known[known["protocol_name"] == first.part.protocol]
@@ -151,7 +151,7 @@ SHARE = re.compile(r"\$\{positions:([\d.]+)\}")
 """What YAML calls a share of the positions of training."""
 
 
-def caption(standing: Ranked) -> str:
+def caption(standing: RankedRows) -> str:
     """What the map shows."""
     tasks = counted(len(standing.tasks), "task")
     rows = standing.known[:MOST]

@@ -20,9 +20,9 @@ from posbench.base.errors import PosbenchError
 from posbench.base.wording import printable, reason
 from posbench.boards import findings, opening, page_data
 from posbench.boards.likely import OfTask
-from posbench.boards.measured import Measured, lengths_frame, more_context, runs_frame
-from posbench.boards.predicted import contrast_parts
-from posbench.boards.ranking import Ranked, standings_of, standings_without_board
+from posbench.boards.measured_runs import MeasuredRuns, lengths_frame, more_context, runs_frame
+from posbench.boards.predictions import contrast_parts
+from posbench.boards.ranking import RankedRows, standings_of, standings_without_board
 from posbench.boards.remarks import origins, remarks
 from posbench.boards.tables import (
     GUIDE,
@@ -54,14 +54,14 @@ GUIDE_IS_BELOW = Markdown("[What the columns mean](#what-the-columns-mean).")
 
 
 @dataclass(frozen=True)
-class Generated:
+class GeneratedPages:
     """All that is made of the records of a folder."""
 
     pages: dict[str, str]  # by the names of their files
     parts: list[Chapter]  # that a terminal shows
     notes: list[str]
-    measured: Measured
-    ranked: list[Ranked]
+    measured: MeasuredRuns
+    ranked: list[RankedRows]
     left_out: list[str]  # a sentence for each file beside the records that cannot be read
 
 
@@ -71,7 +71,7 @@ def generate(
     audits: Sequence[Audit] = (),
     board: Board | None = None,
     folders: Sequence[Path] = (),
-) -> Generated:
+) -> GeneratedPages:
     """What is made of the records; PosbenchError if there are none. Commands name the folders of
     the user that they need.
     """
@@ -81,7 +81,7 @@ def generate(
             said += f", or read the main board with `posbench board {files.MAIN}`"
         raise PosbenchError(said)
     board = board or board_of(folder)
-    measured = Measured.of(found, board)
+    measured = MeasuredRuns.of(found, board)
     frames = {"leaderboard.csv": lengths_frame(measured), "runs.csv": runs_frame(measured)}
     contexts = more_context(measured)
     own, left_out = about(folder)
@@ -155,7 +155,7 @@ def generate(
         pages[drawn.file] = drawn.svg
     if sentences := findings.page(board, asked):
         pages[findings.FILE] = sentences.markdown()
-    return Generated(
+    return GeneratedPages(
         pages,
         [*likely, *parts, *([] if asked else tasks), *more],
         [*own, *warned],

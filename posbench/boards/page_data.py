@@ -30,9 +30,9 @@ import numpy as np
 import pandas as pd
 
 from posbench.base.errors import PosbenchError
-from posbench.boards.measured import METHOD, SHOWN, Measured
+from posbench.boards.measured_runs import METHOD, SHOWN, MeasuredRuns
 from posbench.boards.opening import drawn_names
-from posbench.boards.ranking import Ranked
+from posbench.boards.ranking import RankedRows
 from posbench.config import families, flat
 from posbench.config.board import Board
 from posbench.config.folders import own_names, with_own
@@ -77,8 +77,8 @@ def thousandths(values: Iterable[float]) -> list[int | None]:
 
 
 def content(
-    measured: Measured,
-    standings: Sequence[Ranked],
+    measured: MeasuredRuns,
+    standings: Sequence[RankedRows],
     board: Board,
     explained: Collection[Path] = (),
     folders: Sequence[Path] = (),
@@ -270,7 +270,7 @@ def _text(target: str) -> str:
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-def as_ranked(runs: pd.DataFrame, standings: Sequence[Ranked]) -> pd.DataFrame:
+def as_ranked(runs: pd.DataFrame, standings: Sequence[RankedRows]) -> pd.DataFrame:
     """A line a run; the area of a run that a section ranks ends where that section's areas end."""
     ranked = [each.part.runs for each in standings]
     return pd.concat([runs, *ranked]).drop_duplicates(SHOWN, keep="last")
@@ -319,7 +319,7 @@ def _curves(
 
 
 def _depths(
-    measured: Measured, tasks: dict[tuple[str, str], Json], rows: dict[str, int]
+    measured: MeasuredRuns, tasks: dict[tuple[str, str], Json], rows: dict[str, int]
 ) -> list[Json]:
     """Right tokens by length and depth, summed over seeds; nothing where depth does not vary."""
     sums: list[dict[int, dict[int, Any]]] = [{} for _ in tasks]
@@ -362,7 +362,7 @@ def _letters(right: Sequence[float], tokens: Sequence[int]) -> str:
 # -- what is ranked --------------------------------------------------------------------------------
 
 
-def _section(standing: Ranked, rows: dict[str, int]) -> Json:
+def _section(standing: RankedRows, rows: dict[str, int]) -> Json:
     part, names = standing.part, list(map(str, standing.summary.index))
     at = [standing.number_at(each) for each in standing.lengths]
     return {

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 
 from posbench.base.wording import counted
-from posbench.boards.measured import SHOWN, Measured
+from posbench.boards.measured_runs import SHOWN, MeasuredRuns
 from posbench.config.board import AS_TRAINED, Board, Rows
 from posbench.config.board_rows import pairs
 from posbench.showing.table import short_names
 from posbench.statistics import standings
 from posbench.statistics.aggregates import DRAWS, zero_shot_first
-from posbench.statistics.effects import Fitted
+from posbench.statistics.effects import AdditiveFit
 from posbench.statistics.measures import LONGEST, of_runs
 
 # -- which rows of a board have been run, and on which of its tasks --------------------------------
@@ -89,7 +89,7 @@ class BoardPart:
         return f"Too few rows have been run on {len(lacking)} of {asked}: {', '.join(lacking)}."
 
 
-def parts(board: Board, measured: Measured) -> list[BoardPart]:
+def parts(board: Board, measured: MeasuredRuns) -> list[BoardPart]:
     """Each part of the board that has a run, in the board's order."""
     once = measured.lengths.drop_duplicates(SHOWN)
     once = once[~once["task_changed"] & once["task"].isin(board.all_tasks)]
@@ -193,13 +193,13 @@ class Pool:
     """Runs that one model is fitted to."""
 
     runs: pd.DataFrame  # of one protocol and class
-    fitted: Fitted | None  # to areas and to scores at lengths; None where nothing was learned
+    fitted: AdditiveFit | None  # to areas and to scores at lengths; None where nothing was learned
 
     @classmethod
     def of(
         cls,
         runs: pd.DataFrame,
-        measured: Measured,
+        measured: MeasuredRuns,
         longest: float = LONGEST,
         draws: int = DRAWS,
         seed: int = 0,
@@ -209,18 +209,18 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedRows:
     """The rows of one part and one class, which alone are compared with each other."""
 
     part: BoardPart  # its runs of this class
     kind: str
     summary: pd.DataFrame  # by row, best first: see `posbench.statistics.standings.standing`
-    fitted: Fitted | None  # None where no row has learned anything
+    fitted: AdditiveFit | None  # None where no row has learned anything
     pool: pd.DataFrame  # the runs that the model is fitted to, these and others
     longest: float = LONGEST  # where areas end
 
     @classmethod
-    def of(cls, part: BoardPart, kind: str, pool: Pool, longest: float = LONGEST) -> Ranked:
+    def of(cls, part: BoardPart, kind: str, pool: Pool, longest: float = LONGEST) -> RankedRows:
         """The standing of a part in a pool that has its runs."""
         fitted = pool.fitted
         if fitted is not None and {*part.runs["row"]}.isdisjoint(fitted.rows):
@@ -258,7 +258,7 @@ class Ranked:
         return self.fitted.number(f"{multiple:g}x").reindex(self.summary.index)
 
     def at(self, multiple: float) -> pd.DataFrame:
-        """By row, the number at one length with its interval; see `Fitted.table`."""
+        """By row, the number at one length with its interval; see `AdditiveFit.table`."""
         assert self.fitted is not None
         return self.fitted.table(f"{multiple:g}x").reindex(self.summary.index)
 
@@ -302,7 +302,7 @@ def _equal(numbers: pd.Series) -> pd.Series:
     return (numbers.iloc[0] - numbers).abs() < ROUNDING
 
 
-def standings_of(board: Board, measured: Measured) -> list[Ranked]:
+def standings_of(board: Board, measured: MeasuredRuns) -> list[RankedRows]:
     """Every part of the board, class by class; none if no run is there.
 
     The model is fitted to all rows of a protocol and class together that are asked for the same
@@ -329,7 +329,7 @@ def standings_of(board: Board, measured: Measured) -> list[Ranked]:
         key: Pool.of(pd.concat(each), measured, draws=judged.draws, seed=judged.seed)
         for key, each in pooled.items()
     }
-    return [Ranked.of(part, kind, pools[pool(part, kind)]) for part, kind in sections]
+    return [RankedRows.of(part, kind, pools[pool(part, kind)]) for part, kind in sections]
 
 
 def _titled(part: BoardPart, kind: str) -> str:
@@ -337,7 +337,7 @@ def _titled(part: BoardPart, kind: str) -> str:
     return title if part.runs["class"].nunique() == 1 else f"{title}: {kind}"
 
 
-def standings_without_board(measured: Measured) -> list[Ranked]:
+def standings_without_board(measured: MeasuredRuns) -> list[RankedRows]:
     """Standings of runs that the board has not asked for, by protocol and class.
 
     Where areas to 8x cannot be had, they end at the longest length that all tasks have.
@@ -356,7 +356,7 @@ def standings_without_board(measured: Measured) -> list[Ranked]:
             runs, longest = _to_common_length(runs, known[known["protocol_name"] == protocol])
         for kind in sorted(set(runs["class"]), key=zero_shot_first):
             part = BoardPart.of_runs(f"{kind}, protocol {protocol}", runs[runs["class"] == kind])
-            found.append(Ranked.of(part, kind, Pool.of(part.runs, measured, longest), longest))
+            found.append(RankedRows.of(part, kind, Pool.of(part.runs, measured, longest), longest))
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from posbench.base.wording import agreeing, counted
-from posbench.boards.measured import BOARD, METHOD, RUN, TASK, Measured
+from posbench.boards.measured_runs import BOARD, METHOD, RUN, TASK, MeasuredRuns
 from posbench.config.modules import reading_once
 from posbench.config.provenance import targets
 from posbench.config.source_hash import located
@@ -23,7 +23,7 @@ MORE_SEEDS = " Add seeds with posbench sweep and 'seed=range(3)'."
 MORE_SAMPLES = " Add samples with texts=3."
 
 
-def remarks(measured: Measured, audits: Sequence[Audit] = ()) -> list[str]:
+def remarks(measured: MeasuredRuns, audits: Sequence[Audit] = ()) -> list[str]:
     """The sentences that apply to these records."""
     runs = measured.lengths.drop_duplicates(RUN, keep="last")
     repeats = len(measured.records) - len(runs)

@@ -15,8 +15,8 @@ import pandas as pd
 
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import closest, counted, listed
-from posbench.boards.measured import Measured
-from posbench.boards.ranking import Ranked
+from posbench.boards.measured_runs import MeasuredRuns
+from posbench.boards.ranking import RankedRows
 from posbench.boards.tables import ranking
 from posbench.config.board import Board
 from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, with_interval
@@ -36,8 +36,8 @@ class SectionFacts:
     8x, as the board ranks them.
     """
 
-    standing: Ranked
-    measured: Measured
+    standing: RankedRows
+    measured: MeasuredRuns
     board: Board
 
     def of(self, row: str) -> pd.Series:

@@ -15,8 +15,8 @@ import pandas as pd
 from posbench.base.wording import agreeing, counted
 from posbench.boards import findings
 from posbench.boards.findings import FEW
-from posbench.boards.measured import MULTIPLES, ROW, Measured, MoreContext
-from posbench.boards.ranking import AT, Ranked
+from posbench.boards.measured_runs import MULTIPLES, ROW, MeasuredRuns, MoreContext
+from posbench.boards.ranking import AT, RankedRows
 from posbench.config.board import Board
 from posbench.showing.pages import Chapter
 from posbench.showing.table import NOTHING, Column, Line, Table, number, span, with_interval
@@ -134,7 +134,7 @@ GUIDE = (
 # -- what is ranked together -----------------------------------------------------------------------
 
 
-def ranking(standing: Ranked, measured: Measured, own: str = "") -> Table:
+def ranking(standing: RankedRows, measured: MeasuredRuns, own: str = "") -> Table:
     """The rows of a standing, best first, and those below the table, which are marked as lacking.
     A column in which no row has anything is left out.
 
@@ -183,7 +183,7 @@ def ranking(standing: Ranked, measured: Measured, own: str = "") -> Table:
     return Table([Column("method"), *kept], lines)
 
 
-def latex(standings: Iterable[Ranked], measured: Measured) -> str:
+def latex(standings: Iterable[RankedRows], measured: MeasuredRuns) -> str:
     """The tables of a board for papers, one a section."""
     needs = "% Written by posbench board; needs \\usepackage{booktabs}.\n"
     each = (ranking(one, measured).latex(one.part.title) for one in standings)
@@ -226,7 +226,7 @@ def less_the_first(row: pd.Series) -> str:
     return f"{said}, {tasks}{', differs' if row['p_holm'] < SIGNIFICANT else ''}"
 
 
-def _marks(standing: Ranked, row: pd.Series, as_trained: bool, own: bool) -> list[str]:
+def _marks(standing: RankedRows, row: pd.Series, as_trained: bool, own: bool) -> list[str]:
     # An extension may lose what its training has learned.
     runs = standing.part.runs
     tested = runs[(runs["row"] == row.name) & runs["in_distribution"].notna()]
@@ -237,7 +237,7 @@ def _marks(standing: Ranked, row: pd.Series, as_trained: bool, own: bool) -> lis
     return [mark for mark, holds in said.items() if holds]
 
 
-def reaches(standing: Ranked) -> Table:
+def reaches(standing: RankedRows) -> Table:
     """Rows by tasks: what the trainings that learned reach; a dash where none has learned."""
     cells = standing.cells()
     columns = [Column("method"), *(Column(task, heat=True) for task in cells)]
@@ -248,7 +248,7 @@ def reaches(standing: Ranked) -> Table:
     return Table(columns, rows)
 
 
-def learned_by_task(first: Ranked) -> Table:
+def learned_by_task(first: RankedRows) -> Table:
     """Of each task, how many rows and trainings learned it, and what reaches furthest."""
     runs, cells = first.part.runs, first.cells()
     rows = []
@@ -272,7 +272,9 @@ SHORT = ("1x", "2x", "4x", "8x")
 """The lengths of a task that a terminal has room for."""
 
 
-def task_parts(measured: Measured, board: Board, usual: str, own: str = "") -> Iterator[Chapter]:
+def task_parts(
+    measured: MeasuredRuns, board: Board, usual: str, own: str = ""
+) -> Iterator[Chapter]:
     """A part a task, those of the board first: every row that was run on it, class by class, with
     its score at each length. Headings of lengths that do not count are in brackets.
     """
@@ -360,7 +362,7 @@ def _beside_the_first(title: str, found: MoreContext) -> Chapter:
 # -- chapters, which every format shows ------------------------------------------------------------
 
 
-def board_part(board: Board, first: Ranked) -> Chapter:
+def board_part(board: Board, first: RankedRows) -> Chapter:
     """What the board is, as it was written down, and what the rows of its first part learned."""
     notes = [*fixed_before(board), *changes_of(board)]
     return Chapter(f"Board {board.name}", [*notes, learned_by_task(first)])
@@ -381,7 +383,7 @@ def changes_of(board: Board) -> list[str]:
     return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
 
 
-def ranked(board: Board, standing: Ranked, measured: Measured, own: str = "") -> Chapter:
+def ranked(board: Board, standing: RankedRows, measured: MeasuredRuns, own: str = "") -> Chapter:
     """One part and class of a board: its rows, and those below the table; see `ranking`."""
     part = standing.part
     ends = "" if standing.longest == 8 else f"Areas end at {standing.longest:g}x."
@@ -391,7 +393,7 @@ def ranked(board: Board, standing: Ranked, measured: Measured, own: str = "") ->
     return Chapter(part.title, [*notes, ranking(standing, measured, own)], "ranked")
 
 
-def with_tasks(shown: Chapter, standing: Ranked) -> Chapter:
+def with_tasks(shown: Chapter, standing: RankedRows) -> Chapter:
     """The same with the areas of each task, which a page draws as a map."""
     if standing.fitted is None or len(standing.tasks) < 2:
         return shown
@@ -400,7 +402,7 @@ def with_tasks(shown: Chapter, standing: Ranked) -> Chapter:
     return Chapter(shown.title, [*shown.blocks, below], shown.look)
 
 
-def _waiting(board: Board, standing: Ranked) -> Iterator[str]:
+def _waiting(board: Board, standing: RankedRows) -> Iterator[str]:
     """What the section waits for, in sentences: tasks, and rows that have not been run."""
     if lacks := standing.part.lacks(board):
         yield lacks
@@ -412,7 +414,7 @@ def _waiting(board: Board, standing: Ranked) -> Iterator[str]:
 # -- what was learned for the same computation -----------------------------------------------------
 
 
-def budget_parts(board: Board, found: Sequence[Ranked]) -> Iterator[Chapter]:
+def budget_parts(board: Board, found: Sequence[RankedRows]) -> Iterator[Chapter]:
     """What the rows that train from scratch had learned for the multiplications of the board's
     first reference; nothing where records do not count them.
     """

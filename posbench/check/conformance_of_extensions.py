@@ -1,5 +1,5 @@
-"""Does an extension keep its promises? Each check takes an `Extended` and raises `Broken` with a
-sentence for the extension's author.
+"""Does an extension keep its promises? Each check takes an `ExtendedSubject` and raises `Broken`
+with a sentence for the extension's author.
 
 It is tried on a host: the encoding that the command line names beside it, or the first that it does
 not refuse.
@@ -51,7 +51,7 @@ SIZES = ("protocol=cpu", f"model.head_width={CPU_HEAD}", f"model.num_heads={HEAD
 FURTHER = (2, 4)  # multiples of the training length, below the longest test
 
 
-class Extended(Subject):
+class ExtendedSubject(Subject):
     """An extension on its host; the model of this subject is the extended one, at the longest
     test.
     """
@@ -62,7 +62,7 @@ class Extended(Subject):
         self.extension_of(self.base)  # refuses what cannot be extended
 
     @classmethod
-    def of(cls, *words: str) -> Extended:
+    def of(cls, *words: str) -> ExtendedSubject:
         """The extension on the encoding that is named beside it, or on the first that it does not
         refuse; Broken if it refuses all.
         """
@@ -140,7 +140,7 @@ def change_between(one: list[Outputs], other: list[Outputs]) -> float:
     return max(difference(a, b) for a, b in zip(one, other, strict=True))
 
 
-def apply_returns_an_encoding(subject: Extended) -> None:
+def apply_returns_an_encoding(subject: ExtendedSubject) -> None:
     for layer in subject.extension_of(subject.base):
         found = "None" if layer is None else type(layer).__name__
         require(
@@ -150,7 +150,7 @@ def apply_returns_an_encoding(subject: Extended) -> None:
         )
 
 
-def declarations_are_known(subject: Extended) -> None:
+def declarations_are_known(subject: ExtendedSubject) -> None:
     policy = subject.asked.scale_policy
     near = closest(policy, POLICIES)
     require(
@@ -160,7 +160,7 @@ def declarations_are_known(subject: Extended) -> None:
     )
 
 
-def the_base_keeps_its_weights_and_its_outputs(subject: Extended) -> None:
+def the_base_keeps_its_weights_and_its_outputs(subject: ExtendedSubject) -> None:
     """A test at one length may leave no trace in the test at the next."""
     before = of_stack(subject.base, subject.pos)
     weights = {parameter.data_ptr() for parameter in subject.base.parameters()}
@@ -179,7 +179,7 @@ def the_base_keeps_its_weights_and_its_outputs(subject: Extended) -> None:
     )
 
 
-def is_identity_is_measured(subject: Extended) -> None:
+def is_identity_is_measured(subject: ExtendedSubject) -> None:
     """Outputs at the training length against those of the base."""
     if subject.asked.trains:
         raise NotAsked("its training changes something")
@@ -198,7 +198,7 @@ def is_identity_is_measured(subject: Extended) -> None:
     )
 
 
-def something_changes_beyond_training(subject: Extended) -> None:
+def something_changes_beyond_training(subject: ExtendedSubject) -> None:
     if subject.longest <= subject.trained:
         raise NotAsked("training draws positions from their whole range")
     pos = torch.arange(min(subject.longest, subject.base.max_positions or subject.longest))[None]
@@ -219,7 +219,7 @@ def something_changes_beyond_training(subject: Extended) -> None:
     )
 
 
-def scale_follows_the_length_as_declared(subject: Extended) -> None:
+def scale_follows_the_length_as_declared(subject: ExtendedSubject) -> None:
     """The factor never falls as tests grow, and outputs change with the length if it does."""
     extension, multiples = _inside(subject.asked), (1, *FURTHER)
     lengths = [multiple * subject.trained for multiple in multiples]
@@ -249,7 +249,9 @@ def scale_follows_the_length_as_declared(subject: Extended) -> None:
     )
 
 
-def _stretches_grow(subject: Extended, extension: FrequencyExtension, scales: list[float]) -> None:
+def _stretches_grow(
+    subject: ExtendedSubject, extension: FrequencyExtension, scales: list[float]
+) -> None:
     for layer in subject.base:
         frequencies: Any = getattr(layer, "frequencies", None)
         if frequencies is None:
@@ -271,7 +273,7 @@ def _inside(extension: Extension) -> Extension:
     return _inside(extension.extension) if isinstance(extension, ExtensionWrapper) else extension
 
 
-def every_numeric_setting_changes_an_output(subject: Extended) -> None:
+def every_numeric_setting_changes_an_output(subject: ExtendedSubject) -> None:
     """At the lengths of the cpu protocol. A factor on all scores shows where some channels do not
     turn, in a temperature on these.
     """
@@ -311,7 +313,7 @@ def every_numeric_setting_changes_an_output(subject: Extended) -> None:
 
 
 SUITE = Suite(
-    Extended.of,
+    ExtendedSubject.of,
     first=(
         apply_returns_an_encoding,
         contract.calls_return_what_attention_takes,

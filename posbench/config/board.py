@@ -144,7 +144,7 @@ class Group(DefinitionPart):
     tasks: tuple[str, ...] = Field(min_length=1)
 
 
-class Judged(DefinitionPart):
+class JudgingRule(DefinitionPart):
     """What is made of the scores; the meaning of each is in posbench.statistics.measures.
 
     A board writes down how it is judged, and its hash holds it. All boards are judged alike but for
@@ -185,7 +185,7 @@ class Board(DefinitionPart):
     groups: dict[str, Group] = {}
     tasks: tuple[str, ...] = ()  # where there are no groups
     multiples: tuple[float, ...] = ()  # the lengths of the tests, as the protocol must have them
-    judged: Judged = Judged()
+    judged: JudgingRule = JudgingRule()
     references: tuple[str, ...] = ()  # rows that are named beside any other
     parts: dict[str, Rows] = Field(min_length=1)
     contrasts: dict[str, Contrast] = {}  # by a sentence that they say

@@ -71,7 +71,7 @@ def _own_nodes(node: Any, prefix: str = "") -> Iterator[tuple[str, dict[str, Any
 
 
 @dataclass(frozen=True)
-class Unnamed:
+class UnnamedSetting:
     """A setting with a default that a constructor takes and its YAML does not name."""
 
     cls: str
@@ -83,7 +83,7 @@ class Unnamed:
         return self.place.rpartition(".")[2]
 
 
-def unnamed(node: Any, class_of: Callable[[str], type]) -> list[Unnamed]:
+def unnamed(node: Any, class_of: Callable[[str], type]) -> list[UnnamedSetting]:
     """The settings of classes that are not posbench's which the configuration leaves out.
 
     Args:
@@ -94,7 +94,7 @@ def unnamed(node: Any, class_of: Callable[[str], type]) -> list[Unnamed]:
     for prefix, part in _own_nodes(node):
         cls = class_of(part["_target_"])
         found += [
-            Unnamed(cls.__name__, f"{prefix}{name}", parameter.default)
+            UnnamedSetting(cls.__name__, f"{prefix}{name}", parameter.default)
             for name, parameter in inspect.signature(cls).parameters.items()
             if name not in part and parameter.default is not parameter.empty
         ]

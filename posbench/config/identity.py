@@ -127,7 +127,7 @@ def _refuse_until(protocol: str, content: Mapping[str, Any], canonical: Mapping[
         )
 
 
-class Called(NamedTuple):
+class NamedChoice(NamedTuple):
     """What a method is called, and the words that choose what the name means."""
 
     label: str
@@ -139,13 +139,13 @@ def _called(
     group: Mapping[str, str],
     content: dict[str, Any],
     usual: dict[str, Any],
-) -> Called:
+) -> NamedChoice:
     """What the method with this content is called.
 
     `usual` is the content of the method that was chosen. Its name stays where settings alone are
     changed, unless these make another method.
     """
-    chosen = Called(group["method"], (f"method={group['method']}",))
+    chosen = NamedChoice(group["method"], (f"method={group['method']}",))
     if content == usual:
         return chosen
     hosts = _hosts(group, composed.choices)
@@ -159,12 +159,12 @@ def _called(
     if not found and other:
         found = _method_of(pair, {})
     if found:
-        return Called(found, (f"method={found}",))
+        return NamedChoice(found, (f"method={found}",))
     if not other:
         return chosen
     base = "-".join(filter(None, (group["encoding"], _host(hosts))))
     label = _joined(base, parted(group["extension"], composed.choices, hosts), plain)
-    return Called(label, tuple(_overrides(pair)))
+    return NamedChoice(label, tuple(_overrides(pair)))
 
 
 def _method_name(composed: Composition, group: Mapping[str, str], name: Name) -> MethodName:

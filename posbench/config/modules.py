@@ -42,21 +42,21 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadModules:
     """Modules as they were read first, and what has been worked out of them since."""
 
     sources: dict[str, Source | None] = field(default_factory=dict)
     derived: dict[Any, Any] = field(default_factory=dict)
 
 
-_reading: Reading | None = None
+_reading: ReadModules | None = None
 
 
 @contextmanager
-def reading_once() -> Iterator[Reading]:
+def reading_once() -> Iterator[ReadModules]:
     """Within the block, each module is read once, however many hashes depend on it."""
     global _reading
-    before, now = _reading, _reading or Reading()
+    before, now = _reading, _reading or ReadModules()
     _reading = now
     try:
         yield now
@@ -222,7 +222,7 @@ def _installed() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ModulePlace:
     """Where a module is: its file, and the folders of the modules below it, if it has them."""
 
     file: Path | None = None
@@ -242,22 +242,22 @@ def module_file(module: str) -> Path | None:
     return _standing(module).file
 
 
-def _standing(module: str) -> Standing:
+def _standing(module: str) -> ModulePlace:
     top, *inside = module.split(".")
     if top == "posbench":  # its folders may be anywhere: the import system knows where
         parents = module.rpartition(".")[0]
-        return _found(module) if not parents or _is_package(parents) else Standing()
+        return _found(module) if not parents or _is_package(parents) else ModulePlace()
     there = _found(top)
     for name in inside:  # one by one: asked for the whole name, the import system would import them
-        there = Standing.of(PathFinder.find_spec(name, [*map(str, there.folders)]))
+        there = ModulePlace.of(PathFinder.find_spec(name, [*map(str, there.folders)]))
     return there
 
 
-def _found(module: str) -> Standing:
+def _found(module: str) -> ModulePlace:
     try:
-        return Standing.of(importlib.util.find_spec(module))
+        return ModulePlace.of(importlib.util.find_spec(module))
     except (ImportError, ValueError):  # a name that was imported from a module is no module itself
-        return Standing()
+        return ModulePlace()
 
 
 def _is_package(module: str) -> bool:

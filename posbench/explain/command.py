@@ -23,7 +23,7 @@ from posbench.config.folders import with_own
 from posbench.config.words import Word
 
 if TYPE_CHECKING:
-    from posbench.explain.page import Explained
+    from posbench.explain.page import Explanation
     from posbench.running.run_spec import RunSpec
 
 MULTIPLES = (1.0, 2.0, 4.0, 8.0)
@@ -73,7 +73,7 @@ def _explain(requested: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
     from posbench.running.run_spec import RunSpec
 
     runs = [RunSpec.of(compose(*words)) for words in requested]
-    explained: list[Explained] = []
+    explained: list[Explanation] = []
     for run in runs:
         explained.append(_explained(run, own))
         print(text(explained[-1]), end="\n\n", flush=True)
@@ -91,21 +91,21 @@ def _explain(requested: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
     return 0
 
 
-def _explained(spec: RunSpec, own: Sequence[Path]) -> Explained:
+def _explained(spec: RunSpec, own: Sequence[Path]) -> Explanation:
     """One run explained; its command names the folders of the user."""
     from posbench.explain.measures import inside
-    from posbench.explain.page import Explained
+    from posbench.explain.page import Explanation
     from posbench.running.console import Console
-    from posbench.running.prepare import Ready
+    from posbench.running.prepare import ReadyRun
 
-    ready = Ready.of(spec, Console())
+    ready = ReadyRun.of(spec, Console())
     setup = ready.setup
     if setup.extension.retrained:
         raise PosbenchError("a ceiling is another model at each length: explain the method itself")
     prepared = ready.prepare(ready.train())
     record = spec.record()
     found = record if record is not None else prepared.evaluate()
-    return Explained(
+    return Explanation(
         spec.identity.method.label,
         spec.identity.task.label,
         setup.task.measure,

@@ -23,7 +23,7 @@ from posbench.core.transformer import Transformer
 # -- attention is watched inside a model that is tested, and heads are taken out of it -------------
 
 
-class Watched(Wrapper):
+class AttentionRecorder(Wrapper):
     """An encoding that computes what its host does, and keeps the plan of the last call, which is
     that of the last loop where blocks are applied several times.
     """
@@ -35,9 +35,9 @@ class Watched(Wrapper):
         return self.plan
 
 
-def watched(model: Transformer) -> tuple[Transformer, list[Watched]]:
+def watched(model: Transformer) -> tuple[Transformer, list[AttentionRecorder]]:
     """The same model, and the encoding of each layer, which can be asked for its plan."""
-    layers = [Watched(layer) for layer in model.encodings]
+    layers = [AttentionRecorder(layer) for layer in model.encodings]
     return model.with_encodings(model.encodings.replaced(layers)), layers
 
 

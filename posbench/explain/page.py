@@ -177,7 +177,7 @@ COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Explained:
+class Explanation:
     """All that the page shows of one method."""
 
     label: str
@@ -212,13 +212,13 @@ class Explained:
         return depth_map_svg(self.rows, self.views)
 
 
-def title(explained: Sequence[Explained]) -> str:
+def title(explained: Sequence[Explanation]) -> str:
     go = agreeing(len(explained), "goes", "go")
     labels = " and ".join(each.label for each in explained)
     return f"How far {labels} {go} on {explained[0].task}, and why"
 
 
-def html(explained: Sequence[Explained]) -> str:
+def html(explained: Sequence[Explanation]) -> str:
     picture = score_by_length({each.label: each.rows for each in explained}, explained[0].measure)
     page = Page(
         title(explained),
@@ -232,7 +232,7 @@ def html(explained: Sequence[Explained]) -> str:
     return page.html()
 
 
-def measured_on(explained: Explained) -> str:
+def measured_on(explained: Explanation) -> str:
     """What was measured, and how a score is read."""
     first, last = (end(explained.rows, key=lambda row: row.multiple) for end in (min, max))
     return (
@@ -242,7 +242,7 @@ def measured_on(explained: Explained) -> str:
     )
 
 
-def kept(explained: Explained) -> str:
+def kept(explained: Explanation) -> str:
     """Where a method stops, in a sentence."""
     known = [row for row in explained.rows if row.multiple >= 1] or explained.rows
     scores = {row.multiple: row.score for row in known}
@@ -268,7 +268,7 @@ main > figure svg { min-width: 44rem; max-width: 66rem; }
 """  # noqa: E501
 
 
-def _part(each: Explained) -> Chapter:
+def _part(each: Explanation) -> Chapter:
     blocks: list[Block] = [Items(each.sentences), each.table]
     blocks.append(Picture(in_colours_of_page(of_heads(each.inside))))
     if each.depths:
@@ -277,7 +277,7 @@ def _part(each: Explained) -> Chapter:
     return Chapter(each.label, [*blocks, Markdown(code(each.command))])
 
 
-def text(explained: Explained) -> str:
+def text(explained: Explanation) -> str:
     """The page for a terminal: the sentences, and the numbers of each head at 1x and where it
     stops.
     """

@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from posbench.base.errors import ConfigError
 from posbench.base.wording import counted, listed
-from posbench.boards.measured import sketches
+from posbench.boards.measured_runs import sketches
 from posbench.config import command_lines
 from posbench.config.building import build
 from posbench.config.compose import compose, composing

@@ -29,7 +29,7 @@ from posbench.encodings.rope import RoPE
 from posbench.encodings.rotation import neighbours
 from posbench.pretrained.refusal import need_transformers
 from posbench.running.console import Console
-from posbench.running.prepare import Ready
+from posbench.running.prepare import ReadyRun
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 
@@ -53,7 +53,7 @@ def _exported(settings: Sequence[str], folders: Sequence[Path]) -> int:
     console = Console()
     with composing():
         mistakes.check(settings)
-        ready = Ready.of(RunSpec.of(compose(*settings)), console)
+        ready = ReadyRun.of(RunSpec.of(compose(*settings)), console)
         setup = ready.setup
         checked_model(setup.model(), setup)
         model = ready.train().model

@@ -11,12 +11,12 @@ import pandas as pd
 
 from posbench.base.errors import ConfigError
 from posbench.base.wording import counted
-from posbench.boards.measured import Measured
+from posbench.boards.measured_runs import MeasuredRuns
 from posbench.config.board import board_of
 from posbench.records import files, tables
 from posbench.showing.table import number
 from posbench.statistics import effects
-from posbench.statistics.effects import Fitted
+from posbench.statistics.effects import AdditiveFit
 from posbench.statistics.likelihoods import LAST_TOKENS, added
 
 HOSTS = {"rope_short_base": 0.70, "rope": 0.20}
@@ -34,7 +34,7 @@ class HostRows:
     """The extensions of one host, fitted on the tasks that it has learned."""
 
     host: str
-    fitted: Fitted
+    fitted: AdditiveFit
 
     @classmethod
     def all_of(cls, folder: Path, draws: int = DRAWS) -> dict[str, HostRows]:
@@ -46,7 +46,7 @@ class HostRows:
             )
         records = [each for each in files.records(folder) if each.method.encoding in HOSTS]
         board = board_of(folder)
-        measured = Measured.of(records, board)
+        measured = MeasuredRuns.of(records, board)
         found = {}
         for host in HOSTS:
             runs = measured.runs
@@ -56,11 +56,11 @@ class HostRows:
             if mine.empty:
                 raise ConfigError(f"{folder} has no rows of {host}: give the published records")
             scored, names = measured.with_scores(mine)
-            found[host] = cls(host, Fitted.of(scored, names, draws))
+            found[host] = cls(host, AdditiveFit.of(scored, names, draws))
         return found
 
     def gains(self, multiple: float) -> pd.DataFrame:
-        """By extension, over none at a multiple: see `Fitted.differences`."""
+        """By extension, over none at a multiple: see `AdditiveFit.differences`."""
         found = self.fitted.differences(self.host, measure=f"{multiple:g}x")
         return found.rename(index=lambda row: extension_of(row, self.host))
 

@@ -35,7 +35,13 @@ from posbench.pretrained.mounting import Mounted
 from posbench.pretrained.text_tasks import TASKS
 from posbench.records import files
 from posbench.records.lines import refuse_another_schema
-from posbench.records.record import Evaluated, Record, RecordedCurve, RecordedTraining, Search
+from posbench.records.record import (
+    Record,
+    RecordedCurve,
+    RecordedEvaluation,
+    RecordedTraining,
+    Search,
+)
 from posbench.running.devices import name_of
 from posbench.statistics.aggregates import PRETRAINED
 
@@ -223,7 +229,7 @@ class Recorder:
                 "model": self.model,
                 "sources": SOURCES,
             },
-            evaluated=Evaluated(
+            evaluated=RecordedEvaluation(
                 source_hash=self._code_of_answers(row),
                 preparation_cpu_seconds=0.0,
                 further_training_cpu_seconds=0.0,

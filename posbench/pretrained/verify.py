@@ -64,7 +64,7 @@ def _verified(words: list[str]) -> int:
     files = Files(settings.model)
     need_transformers()
     refuse_early(files, settings.rope_parameters)
-    found = Verified.of(files.model(settings.dtype, settings.device), settings)
+    found = Verification.of(files.model(settings.dtype, settings.device), settings)
     print("\n".join(found.lines()), flush=True)
     return int(bool(found.problems))
 
@@ -132,7 +132,7 @@ def file_of(config: Any) -> Path | None:
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verification:
     """A model as it is served, measured layer by layer."""
 
     mounted: Mounted
@@ -146,7 +146,7 @@ class Verified:
     off: tuple[float, float]  # from transformers, near the start and over the whole length
 
     @classmethod
-    def of(cls, model: Any, settings: VerifySettings) -> Verified:
+    def of(cls, model: Any, settings: VerifySettings) -> Verification:
         """Mount and measure; CannotMount where the suite has no form for a layer."""
         import torch
 

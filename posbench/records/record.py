@@ -154,7 +154,7 @@ class Search(Part):
         return self.trials[0].settings
 
 
-class FineTuned(Part):
+class RecordedFineTuning(Part):
     """The training that went on with the extension before the test."""
 
     hash: Text
@@ -198,7 +198,7 @@ class ByText(Part):
         return self
 
 
-class Evaluated(Origin):
+class RecordedEvaluation(Origin):
     """How the trained weights were tested."""
 
     preparation_cpu_seconds: Seconds  # of a search
@@ -217,7 +217,7 @@ class CarriedOver(Part):
     of: int = COUNTED  # in the stratum
 
 
-class Accepted(Part):
+class Acceptance(Part):
     """The record was sent by others, and a sample of what they sent came out the same here."""
 
     repeated: bool  # whether it was in that sample
@@ -242,17 +242,17 @@ class Record(Part):
     # The first validation with a proficiency of the gate.
     solved_step: Annotated[int, COUNTED] | None
     search: Search | None = None
-    finetuning: FineTuned | None = None
+    finetuning: RecordedFineTuning | None = None
     ceiling: Annotated[list[CeilingTraining], Field(max_length=MOST_LENGTHS)] | None = None
     rows: list[Row] = Field(min_length=1, max_length=MOST_LENGTHS)
     views: tuple[View, ...] = Field(default=(), max_length=3 * MOST_LENGTHS)
     by_text: ByText | None = None  # of a task that asks for the same tokens at every length
     config: dict[str, Any]  # the resolved settings
-    evaluated: Evaluated
+    evaluated: RecordedEvaluation
     command: str  # repeats the run
     definition: str = Field(default="", max_length=64, pattern=r"^[0-9a-f]*$")  # of its board
     carried_over: CarriedOver | None = None
-    accepted: Accepted | None = None
+    accepted: Acceptance | None = None
     diverged: Text | None = None  # why there is no model
 
     @field_validator("config")

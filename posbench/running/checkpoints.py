@@ -34,7 +34,7 @@ from posbench.running.console import Console
 from posbench.running.devices import device, device_name
 from posbench.running.log import Log
 from posbench.running.loggers.run_logger import StepMetrics
-from posbench.running.resuming import THREADS, Keeping, loaded, remaining
+from posbench.running.resuming import THREADS, CheckpointKeeper, loaded, remaining
 from posbench.running.scores import CHECKPOINTS
 from posbench.running.zoo import AGAIN, Kept, Zoo, zoos
 
@@ -202,7 +202,11 @@ class Checkpoints:
             try:
                 steps = training.settings.total_steps
                 with obeying_signals(), self.console.progress(steps) as (report, callback):
-                    callbacks = [callback, *([StepMetrics()] if loggers else []), Keeping()]
+                    callbacks = [
+                        callback,
+                        *([StepMetrics()] if loggers else []),
+                        CheckpointKeeper(),
+                    ]
                     found = fit(training, last, *arguments, callbacks, report)
             except Diverged as error:
                 spent = time.process_time() - start

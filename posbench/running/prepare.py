@@ -25,33 +25,39 @@ from posbench.core.settings import TrainingConfig
 from posbench.core.streams import stream_seed
 from posbench.core.training import Training
 from posbench.core.transformer import Transformer
-from posbench.records.record import AuditRow, CeilingTraining, FineTuned, RecordedTrial, Search
+from posbench.records.record import (
+    AuditRow,
+    CeilingTraining,
+    RecordedFineTuning,
+    RecordedTrial,
+    Search,
+)
 from posbench.running.audit import audit
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
+from posbench.running.length_results import LengthResults
 from posbench.running.memory import refuse_too_large
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.running.shapes import refuse_wrong_shapes
-from posbench.running.tested import Tested
-from posbench.running.train import Trained, train
+from posbench.running.train import TrainedModel, train
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedModel:
     """A model with an extension, ready to be tested, and what was spent on the pair."""
 
     setup: Setup
     model: Transformer
     extension: Extension
     search: Search | None = None
-    finetuning: FineTuned | None = None
+    finetuning: RecordedFineTuning | None = None
     ceiling: list[CeilingTraining] | None = None
     cpu_seconds: float = 0.0  # of further training, in whichever run it took place
 
-    def evaluate(self) -> Tested:
+    def evaluate(self) -> LengthResults:
         """What its tests found."""
-        return Tested.of(self.setup, self.placed(), self.extension)
+        return LengthResults.of(self.setup, self.placed(), self.extension)
 
     def audit(self, num_samples: int) -> list[AuditRow]:
         """Greedy decoding beside teacher forcing, at every test length."""
@@ -75,8 +81,8 @@ class Preparation(ABC):
 
     @abstractmethod
     def prepare(
-        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
-    ) -> Prepared:
+        self, setup: Setup, trained: TrainedModel, checkpoints: Checkpoints, console: Console
+    ) -> PreparedModel:
         """Do what has to be done before the test. Diverged, where that is a training."""
 
 
@@ -97,9 +103,9 @@ class NoPreparation(Preparation):
     """The trained model and the extension are tested as they are."""
 
     def prepare(
-        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
-    ) -> Prepared:
-        return Prepared(setup, trained.model, setup.extension)
+        self, setup: Setup, trained: TrainedModel, checkpoints: Checkpoints, console: Console
+    ) -> PreparedModel:
+        return PreparedModel(setup, trained.model, setup.extension)
 
 
 class SearchPreparation(Preparation):
@@ -124,8 +130,8 @@ class SearchPreparation(Preparation):
         return n
 
     def prepare(
-        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
-    ) -> Prepared:
+        self, setup: Setup, trained: TrainedModel, checkpoints: Checkpoints, console: Console
+    ) -> PreparedModel:
         n, tests, seed = self._length(setup), setup.evaluation, setup.config.seed
         budget = self.searched.budget
         console.say(f"Trying up to {budget} settings at n = {n}, which is no test length.")
@@ -140,7 +146,7 @@ class SearchPreparation(Preparation):
         trials = self.searched.trials(model.encodings, tests.spans(model, n)[0], rng, loss)
         tried = [RecordedTrial(settings=trial.settings, loss=trial.loss) for trial in trials]
         search = Search(length=n, num_samples=num_samples, trials=tried)
-        return Prepared(setup, model, trials[0].extension, search=search)
+        return PreparedModel(setup, model, trials[0].extension, search=search)
 
 
 class FineTuningPreparation(Preparation):
@@ -155,8 +161,8 @@ class FineTuningPreparation(Preparation):
         return setup.positions(settings) + setup.shift
 
     def prepare(
-        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
-    ) -> Prepared:
+        self, setup: Setup, trained: TrainedModel, checkpoints: Checkpoints, console: Console
+    ) -> PreparedModel:
         made = trained.log.curve.step[-1]
         settings = self.finetuning.settings(trained.training.settings.after(made), setup.task)
         return self.continued(setup, trained, settings, checkpoints, console)
@@ -164,11 +170,11 @@ class FineTuningPreparation(Preparation):
     def continued(
         self,
         setup: Setup,
-        trained: Trained,
+        trained: TrainedModel,
         settings: TrainingConfig,
         checkpoints: Checkpoints,
         console: Console,
-    ) -> Prepared:
+    ) -> PreparedModel:
         """Train further from these weights."""
         resolved = {"lengths": settings.lengths, "steps": settings.total_steps}
         content = {
@@ -187,14 +193,14 @@ class FineTuningPreparation(Preparation):
         training = Training(extended.train(), setup.task, settings, seed)
         reference = content_hash(content)
         log = checkpoints.train_once(reference, content, training, tuned, [])
-        finetuning = FineTuned(
+        finetuning = RecordedFineTuning(
             hash=reference,
             steps=settings.total_steps,
             lengths=settings.lengths,
             curve=log.curve,
             device=log.device,
         )
-        return Prepared(
+        return PreparedModel(
             setup,
             tuned,
             setup.extension,
@@ -216,8 +222,8 @@ class EarlyFineTuningPreparation(FineTuningPreparation):
         return super().longest(setup)
 
     def prepare(
-        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
-    ) -> Prepared:
+        self, setup: Setup, trained: TrainedModel, checkpoints: Checkpoints, console: Console
+    ) -> PreparedModel:
         whole, made = trained.training.settings, trained.log.curve.step[-1]
         step = self.early.begins(whole, made)
         console.say(f"Training again to step {step}, before the rate falls.")
@@ -233,14 +239,14 @@ class EarlyFineTuningPreparation(FineTuningPreparation):
 
 
 @dataclass(frozen=True)
-class Ceiling(Prepared):
+class CeilingModels(PreparedModel):
     """A model for each test length."""
 
     models: tuple[tuple[Setup, Transformer], ...] = ()
 
-    def evaluate(self) -> Tested:
-        return Tested.joined(
-            [Tested.of(setup, model.to(setup.device), None) for setup, model in self.models]
+    def evaluate(self) -> LengthResults:
+        return LengthResults.joined(
+            [LengthResults.of(setup, model.to(setup.device), None) for setup, model in self.models]
         )
 
     def audit(self, num_samples: int) -> list[AuditRow]:
@@ -262,9 +268,9 @@ class CeilingPreparation(Preparation):
         return {n: multiple for n, multiple in tested if multiple in {1.0, *self.multiples}}
 
     def prepare(
-        self, setup: Setup, trained: Trained, checkpoints: Checkpoints, console: Console
-    ) -> Prepared:
-        models: list[tuple[Setup, Trained]] = []
+        self, setup: Setup, trained: TrainedModel, checkpoints: Checkpoints, console: Console
+    ) -> PreparedModel:
+        models: list[tuple[Setup, TrainedModel]] = []
         wasted = 0.0
         for n, multiple in self.lengths(setup).items():
             there = setup.at(n)
@@ -277,7 +283,7 @@ class CeilingPreparation(Preparation):
             except Diverged as error:
                 console.say(f"Left out: {error}")
                 wasted += error.cpu_seconds
-        return Ceiling(
+        return CeilingModels(
             setup,
             trained.model,
             setup.extension,
@@ -288,7 +294,7 @@ class CeilingPreparation(Preparation):
         )
 
 
-def _training_of(setup: Setup, trained: Trained) -> CeilingTraining:
+def _training_of(setup: Setup, trained: TrainedModel) -> CeilingTraining:
     [n] = setup.lengths.multiples
     return CeilingTraining(
         test_length=n,
@@ -303,7 +309,7 @@ def _training_of(setup: Setup, trained: Trained) -> CeilingTraining:
 
 
 @dataclass(frozen=True)
-class Ready:
+class ReadyRun:
     """A run whose model can be built and extended, on a device that is there. Its training goes
     into the results folder, and a sentence names what a disk refuses.
     """
@@ -337,12 +343,12 @@ class Ready:
         checkpoints = Checkpoints(*places)
         return cls(spec, setup, preparation, checkpoints, console)
 
-    def train(self, loggers: Sequence[Any] = ()) -> Trained:
+    def train(self, loggers: Sequence[Any] = ()) -> TrainedModel:
         """The trained model, from the shared checkpoint where there is one."""
         with writing_to(self.setup.config.results_dir):
             return train(self.setup, self.checkpoints, self.console, list(loggers))
 
-    def prepare(self, trained: Trained) -> Prepared:
+    def prepare(self, trained: TrainedModel) -> PreparedModel:
         """What is tested: the trained model after all that the extension asks for before that."""
         with writing_to(self.setup.config.results_dir):
             return self.preparation.prepare(self.setup, trained, self.checkpoints, self.console)

@@ -53,7 +53,7 @@ def with_threads(state: dict[str, Any]) -> dict[str, Any]:
     return state | {THREADS: torch.get_num_threads()}
 
 
-class Keeping(L.Callback):
+class CheckpointKeeper(L.Callback):
     """Makes Lightning write and read the checkpoints of a training as this module does."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:

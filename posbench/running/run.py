@@ -17,18 +17,18 @@ from posbench.config.names import in_a_line
 from posbench.core.evaluation import true_multiple
 from posbench.core.row import Row
 from posbench.records import files
-from posbench.records.record import MEANINGLESS, Audit, Evaluated, Record
+from posbench.records.record import MEANINGLESS, Audit, Record, RecordedEvaluation
 from posbench.running.audit import refuse_disagreement
 from posbench.running.console import Console
 from posbench.running.devices import device_name
+from posbench.running.length_results import LengthResults
 from posbench.running.loggers.metrics import About
 from posbench.running.loggers.run_logger import RunLogger, run_logger
-from posbench.running.prepare import Preparation, Prepared, Ready
+from posbench.running.prepare import Preparation, PreparedModel, ReadyRun
 from posbench.running.run_spec import Fingerprint, RunSpec
 from posbench.running.scores import WithoutExtension
 from posbench.running.setup import Setup
-from posbench.running.tested import Tested
-from posbench.running.train import Trained, without_weights
+from posbench.running.train import TrainedModel, without_weights
 from posbench.statistics.measures import steps_to_gate
 
 # -- records ---------------------------------------------------------------------------------------
@@ -46,9 +46,9 @@ class Seconds:
 def record_of(
     setup: Setup,
     identity: Identity,
-    trained: Trained,
-    prepared: Prepared,
-    tested: Tested,
+    trained: TrainedModel,
+    prepared: PreparedModel,
+    tested: LengthResults,
     seconds: Seconds,
 ) -> Record:
     """The record of a run that is complete."""
@@ -72,7 +72,7 @@ def record_of(
         views=tuple(tested.views),
         by_text=tested.by_text,
         config=setup.settings,
-        evaluated=Evaluated(
+        evaluated=RecordedEvaluation(
             source_hash=setup.evaluation_hash,
             device=device_name(config.trainer.accelerator),
             cpu=provenance.cpu(),
@@ -92,7 +92,7 @@ def record_of_diverged(
     setup: Setup,
     identity: Identity,
     preparation: Preparation,
-    trained: Trained,
+    trained: TrainedModel,
     error: Diverged,
     seconds: Seconds,
 ) -> Record:
@@ -108,8 +108,8 @@ def record_of_diverged(
         )
         for n, multiple in preparation.lengths(setup).items()
     ]
-    prepared = Prepared(setup, trained.model, setup.extension)
-    record = record_of(setup, identity, trained, prepared, Tested(rows), seconds)
+    prepared = PreparedModel(setup, trained.model, setup.extension)
+    record = record_of(setup, identity, trained, prepared, LengthResults(rows), seconds)
     return record.model_copy(update={"diverged": in_a_line(str(error))})
 
 
@@ -121,7 +121,7 @@ def train_and_record(spec: RunSpec, console: Console, only_audit: bool = False) 
 
     PosbenchError, once all is recorded, if the audit disagrees with the scores.
     """
-    ready = Ready.of(spec, console)
+    ready = ReadyRun.of(spec, console)
     setup = ready.setup
     config = setup.config
     about = About.of(spec.identity, config.seed, spec.fingerprint.hash)
@@ -142,7 +142,7 @@ def train_and_record(spec: RunSpec, console: Console, only_audit: bool = False) 
 class Run:
     """One run that is being made."""
 
-    def __init__(self, ready: Ready) -> None:
+    def __init__(self, ready: ReadyRun) -> None:
         self.ready, self.setup, self.console = ready, ready.setup, ready.console
         self.identity, self.path = ready.spec.identity, ready.spec.path
 
@@ -173,7 +173,7 @@ class Run:
         logger.record(record)
         self.show(record, trained, prepared)
 
-    def audit(self, prepared: Prepared) -> None:
+    def audit(self, prepared: PreparedModel) -> None:
         """Decode token by token, keep what that finds, and say it."""
         names = (self.identity.protocol, self.identity.task, self.identity.method)
         protocol, task, method = (name.slug for name in names)
@@ -196,7 +196,7 @@ class Run:
             f"{path}"
         )
 
-    def record_diverged(self, error: Diverged, trained: Trained | None) -> Record:
+    def record_diverged(self, error: Diverged, trained: TrainedModel | None) -> Record:
         """Write the record of a run whose training diverged, or whose further training did, if
         `trained` is there.
         """
@@ -230,7 +230,7 @@ class Run:
                 rest.unlink(missing_ok=True)
             files.write(record, path)
 
-    def show(self, record: Record, trained: Trained, prepared: Prepared) -> None:
+    def show(self, record: Record, trained: TrainedModel, prepared: PreparedModel) -> None:
         """The table of the run, beside the same weights without the extension."""
         setup = self.setup
         self.console.result(record, self.without_extension(record, trained))
@@ -239,7 +239,7 @@ class Run:
         if said := MEANINGLESS.get(self.identity.protocol.name):
             self.console.say(said)
 
-    def without_extension(self, record: Record, trained: Trained) -> list[Row] | None:
+    def without_extension(self, record: Record, trained: TrainedModel) -> list[Row] | None:
         """The rows of the same weights alone, measured once; None where the record has these."""
         setup = self.setup
         kept = WithoutExtension(record, setup.config.results_dir)

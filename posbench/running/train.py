@@ -27,7 +27,7 @@ from posbench.running.shared_training import SharedTraining
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """A model and what its training left behind."""
 
     training: SharedTraining  # with the learning rate that was kept, where there were several
@@ -52,7 +52,9 @@ class Trained:
         )
 
 
-def train(setup: Setup, checkpoints: Checkpoints, console: Console, loggers: list[Any]) -> Trained:
+def train(
+    setup: Setup, checkpoints: Checkpoints, console: Console, loggers: list[Any]
+) -> TrainedModel:
     """The trained model, from the shared checkpoint where there is one.
 
     Of several learning rates the one with the lowest loss in distribution is kept; no test is
@@ -61,7 +63,7 @@ def train(setup: Setup, checkpoints: Checkpoints, console: Console, loggers: lis
     candidates = [*SharedTraining.of(setup)]
     if len(candidates) == 1:
         return _train(candidates[0], checkpoints, loggers)
-    found: dict[float, Trained] = {}
+    found: dict[float, TrainedModel] = {}
     wasted = 0.0
     tried = [each.settings.learning_rate for each in candidates]
     for rate, training in zip(tried, candidates, strict=True):
@@ -90,20 +92,20 @@ def train(setup: Setup, checkpoints: Checkpoints, console: Console, loggers: lis
     return replace(found[best], rates=rates, log=log)
 
 
-def _train(training: SharedTraining, checkpoints: Checkpoints, loggers: list[Any]) -> Trained:
+def _train(training: SharedTraining, checkpoints: Checkpoints, loggers: list[Any]) -> TrainedModel:
     begun = training.begin()
     model = begun.model
     log = checkpoints.train_once(training.hash, training.content, begun, model, loggers)
-    return Trained(training, model, log)
+    return TrainedModel(training, model, log)
 
 
-def without_weights(setup: Setup, error: Diverged) -> Trained:
+def without_weights(setup: Setup, error: Diverged) -> TrainedModel:
     """A training that diverged, with the untrained model in the place of a trained one."""
     training, *others = candidates = [*SharedTraining.of(setup)]
     hardware = device_name(setup.config.trainer.accelerator)
     log = Log.of([], error.cpu_seconds, error.cpu_seconds, hardware)
     lost = [Rate(learning_rate=each.settings.learning_rate, loss=None) for each in candidates]
-    return Trained(training, setup.model(), log, lost if others else None)
+    return TrainedModel(training, setup.model(), log, lost if others else None)
 
 
 # -- what a step costs on any machine --------------------------------------------------------------

@@ -23,7 +23,7 @@ import yaml  # type: ignore[import-untyped]
 from posbench.base.disk import read_bytes, write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import agreeing, counted
-from posbench.boards.measured import Measured, lengths_frame, runs_frame
+from posbench.boards.measured_runs import MeasuredRuns, lengths_frame, runs_frame
 from posbench.boards.page import ABOUT, LARGEST, generate
 from posbench.config.board import board_of
 from posbench.records import files, tables
@@ -50,7 +50,7 @@ def frames(found: Sequence[Record]) -> dict[str, pd.DataFrame]:
     chosen = tables.choices(found)
     chosen["chosen"] = [json.dumps(each, sort_keys=True) for each in chosen["chosen"]]
     cells = tables.table(found)
-    measured = Measured.of(found)
+    measured = MeasuredRuns.of(found)
     return {
         "cells": cells,
         "views": tables.views(found),

@@ -18,7 +18,7 @@ ONLINE = "online"
 
 
 @dataclass(frozen=True)
-class Uploaded:
+class UploadCounts:
     """Numbers of records."""
 
     now: int  # became W&B runs
@@ -32,14 +32,14 @@ def upload(
     project: str,
     entity: str | None = None,
     online: bool = False,
-) -> Uploaded:
+) -> UploadCounts:
     """Write one W&B run a record into `folder`, and send it if `online`; returns what came of it.
 
     What is there is noted in a file of its own once it is whole, so that the same command goes on
     where it was stopped, or where the server was not reached. What was kept offline is sent by the
     same command with `online`.
     """
-    done = Uploaded(0, 0, 0)
+    done = UploadCounts(0, 0, 0)
     for record in found:
         digest = content_hash(record.as_json())
         note = folder / "uploaded" / digest

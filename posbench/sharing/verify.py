@@ -25,7 +25,7 @@ from posbench.config.mistakes import sentence
 from posbench.config.options import BROKEN
 from posbench.config.record_command import Command
 from posbench.records import files, published
-from posbench.records.record import Accepted, CarriedOver, Record
+from posbench.records.record import Acceptance, CarriedOver, Record
 from posbench.running.console import Console, TemporaryConsole
 from posbench.running.devices import device_name
 from posbench.running.run import train_and_record
@@ -144,7 +144,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Repeated:
+class Repetition:
     """How a sample of records came out."""
 
     verdicts: dict[Stratum, list[Verdict]]  # of those that were drawn
@@ -191,7 +191,7 @@ class Repeated:
         """The record with what is known of it: whether it was repeated, of how many. What its
         sender says of a sample that was repeated earlier is left out, as nobody here saw that.
         """
-        stamp = Accepted(repeated=record.run in self.runs, verified=self.drawn, of=self.of)
+        stamp = Acceptance(repeated=record.run in self.runs, verified=self.drawn, of=self.of)
         return record.model_copy(update={"accepted": stamp, "carried_over": None})
 
     def __str__(self) -> str:
@@ -212,7 +212,7 @@ def verify(
     own: Sequence[Path] = (),
     alike: Callable[[Today], Stratum] = of_code,
     shown: Callable[[Path], str] = str,
-) -> Repeated:
+) -> Repetition:
     """Repeat `sample` records of a published folder, None for one of each stratum.
 
     The sample is spread over the strata as evenly as it goes; `alike` says which record is in
@@ -236,7 +236,7 @@ def restamp(
     seed: int = 0,
     scratch: Path | None = None,
     own: Sequence[Path] = (),
-) -> Repeated:
+) -> Repetition:
     """Carry records of earlier code over to the code of today, where repeating shows that it gives
     the same.
 
@@ -257,7 +257,7 @@ def restamp(
         strata = _strata([each for each in found if each.changed], of_code)
         if not strata:
             repeating.console.say(f"{folder}: every record is of today's code already.")
-            return Repeated({}, len(found), [])
+            return Repetition({}, len(found), [])
         seen = repeating.sample(strata, sample, seed, len(found))
         _carry_over(strata, seen.verdicts, folder, repeating.console)
         return seen
@@ -386,7 +386,7 @@ def _accelerator(record: Record) -> str:
 
 
 @dataclass(frozen=True)
-class Repeating:
+class Repeater:
     """Makes records again in a folder of its own."""
 
     scratch: Path
@@ -395,7 +395,7 @@ class Repeating:
 
     def sample(
         self, strata: dict[Stratum, list[Today]], sample: int | None, seed: int, of: int
-    ) -> Repeated:
+    ) -> Repetition:
         """Repeat so many records of the strata, and say what came of each; `of` is the number of
         all records.
         """
@@ -414,7 +414,7 @@ class Repeating:
             command = self.called(Command.parse(each.record.command))
             self.console.say(f"{place} of {len(drawn)}: {verdict}: {command}")
         without = [stratum for stratum in strata if stratum not in verdicts]
-        seen = Repeated(verdicts, of, without, frozenset(each.record.run for _, each in drawn))
+        seen = Repetition(verdicts, of, without, frozenset(each.record.run for _, each in drawn))
         self.console.say(f"{seen}.")
         if seen.leans:
             several = counted(seen.counts[Kind.ROUNDED], "record")
@@ -485,13 +485,13 @@ class Repeating:
 @contextlib.contextmanager
 def _repeating(
     scratch: Path | None, own: Sequence[Path], shown: Callable[[Path], str] = str
-) -> Iterator[Repeating]:
+) -> Iterator[Repeater]:
     """Repeating in a folder that stays, if one is given, or else in one that goes at the end."""
     called = functools.partial(with_own, own=own, shown=shown)
     # Classes of their own must be at hand before their code is hashed.
     with tempfile.TemporaryDirectory() as temporary, composing(*own):
         if scratch is None:
-            yield Repeating(Path(temporary), TemporaryConsole(), called)
+            yield Repeater(Path(temporary), TemporaryConsole(), called)
         else:
             make_writable(scratch)
-            yield Repeating(scratch, Console(), called)
+            yield Repeater(scratch, Console(), called)

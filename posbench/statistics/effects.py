@@ -37,7 +37,7 @@ CHUNK = 1_000
 
 
 @dataclass(frozen=True)
-class Fitted:
+class AdditiveFit:
     """The model fitted to one table of runs, for several measures at once.
 
     Standard errors are those of draws in which tasks are drawn with replacement, and within each
@@ -66,7 +66,7 @@ class Fitted:
         measures: Sequence[str] = ("area",),
         draws: int = DRAWS,
         seed: int = 0,
-    ) -> Fitted:
+    ) -> AdditiveFit:
         """Fit the trainings of `runs` that learned and have all of the measures."""
         known = runs[runs["learned"].astype(bool) & runs[list(measures)].notna().all(axis=1)]
         known = known.sort_values(["row", "task", "seed"], kind="stable")
@@ -165,7 +165,7 @@ class Fitted:
                 table.loc[row] = alike.reindex([row]).fillna({"common": 0}).loc[row, table.columns]
         return table.assign(p_holm=holm(list(table["p"])))
 
-    def with_common_seeds(self, first: str, second: str) -> Fitted:
+    def with_common_seeds(self, first: str, second: str) -> AdditiveFit:
         """The model of two rows on the seeds that both were run with on a task, or on all of a task
         where they have none in common. It is this one where that leaves out no run.
         """
@@ -183,7 +183,7 @@ class Fitted:
             task not in left or seed in left[task]
             for task, seed in zip(runs["task"], runs["seed"], strict=True)
         ]
-        return Fitted.of(runs[fits], self.measures, self.drawn.draws, self.drawn.seed)
+        return AdditiveFit.of(runs[fits], self.measures, self.drawn.draws, self.drawn.seed)
 
     def bounds(self, tasks: Sequence[str], rows: Sequence[str]) -> pd.DataFrame:
         """The mean over these tasks if what was not learned reached as little as can be (0), and

@@ -16,7 +16,7 @@ from posbench.base.errors import PosbenchError
 from posbench.base.wording import MANY, agreeing, closest, known_names
 from posbench.statistics import aggregates, measures, randomisation
 from posbench.statistics.aggregates import DRAWS, FEWEST, quantile, zero_shot_first
-from posbench.statistics.effects import Fitted
+from posbench.statistics.effects import AdditiveFit
 
 OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "training"}
 """What some columns of runs are called in the long table."""
@@ -75,15 +75,15 @@ def summarise(
 
 def fit(
     runs: pd.DataFrame, lengths: Sequence[str] = (), draws: int = DRAWS, seed: int = 0
-) -> Fitted | None:
+) -> AdditiveFit | None:
     """The model of runs of one class with a column `learned`, for areas and for columns with scores
     at some lengths; None if nothing was learned.
     """
     known = runs["learned"].astype(bool) & runs[["area", *lengths]].notna().all(axis=1)
-    return Fitted.of(runs, ["area", *lengths], draws, seed) if known.any() else None
+    return AdditiveFit.of(runs, ["area", *lengths], draws, seed) if known.any() else None
 
 
-def ordered(runs: pd.DataFrame, fitted: Fitted | None) -> pd.DataFrame:
+def ordered(runs: pd.DataFrame, fitted: AdditiveFit | None) -> pd.DataFrame:
     """Rows of one class with what they have learned and how far they reach of it, in their order:
     the lines of `summarise` with columns `learned`, `tasks`, `reaches` and `placed`. Nothing is
     drawn for that.
@@ -106,7 +106,7 @@ def ordered(runs: pd.DataFrame, fitted: Fitted | None) -> pd.DataFrame:
     return table.loc[order.index]
 
 
-def standing(runs: pd.DataFrame, fitted: Fitted | None) -> pd.DataFrame:
+def standing(runs: pd.DataFrame, fitted: AdditiveFit | None) -> pd.DataFrame:
     """The part of `summarise` within a class; see `ordered`."""
     table = ordered(runs, fitted)
     table["num_tasks"] = runs.groupby("row")["task"].nunique()
@@ -215,7 +215,7 @@ def compare(
     for task, p in zip(tasks, adjusted, strict=True):
         lines[task]["p_holm"] = p
     pair = pair[pair["task"].isin(tasks)]
-    over = Fitted.of(pair, draws=draws, seed=seed)
+    over = AdditiveFit.of(pair, draws=draws, seed=seed)
     less, means = over.differences(b).loc[a], over.cell_means().mean(axis=1)
     lines[COMMON] = {
         "a": means[a],

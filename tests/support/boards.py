@@ -9,15 +9,15 @@ import pandas as pd
 from making import changed, plain, record, save, view
 
 from posbench.boards import remarks as remarking
-from posbench.boards.measured import Measured
+from posbench.boards.measured_runs import MeasuredRuns
 from posbench.records.record import Record
 
 FILES = ("leaderboard.md", "leaderboard.html", "leaderboard.csv", "runs.csv")
 
 
 def lines(*found: Record) -> pd.DataFrame:
-    """Rows by test length, see `Measured.by_length`."""
-    return Measured.of(found).by_length
+    """Rows by test length, see `MeasuredRuns.by_length`."""
+    return MeasuredRuns.of(found).by_length
 
 
 def scores(*found: Record) -> dict[str, dict[float, float]]:
@@ -29,7 +29,7 @@ def scores(*found: Record) -> dict[str, dict[float, float]]:
 
 
 def remarks(*found: Record) -> str:
-    return "\n".join(remarking.remarks(Measured.of(found)))
+    return "\n".join(remarking.remarks(MeasuredRuns.of(found)))
 
 
 def seeds(method: str, accuracies: Iterable[dict[float, float]], **more: str) -> list[Record]:

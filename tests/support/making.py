@@ -13,7 +13,13 @@ from posbench.config.names import MethodName, Name
 from posbench.config.record_command import Command
 from posbench.core.row import Row, View
 from posbench.records import files
-from posbench.records.record import Audit, Evaluated, Record, RecordedCurve, RecordedTraining
+from posbench.records.record import (
+    Audit,
+    Record,
+    RecordedCurve,
+    RecordedEvaluation,
+    RecordedTraining,
+)
 
 DIRECT = {"_target_": "posbench.extensions.direct.Direct"}
 """What the configuration of a run without an extension says of it."""
@@ -109,8 +115,8 @@ def training(**values: Any) -> RecordedTraining:
     return usual.model_copy(update=values)
 
 
-def evaluated() -> Evaluated:
-    return Evaluated(
+def evaluated() -> RecordedEvaluation:
+    return RecordedEvaluation(
         source_hash="0",
         device="cpu",
         commit="c0ffee",

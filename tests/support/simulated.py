@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from posbench.statistics.effects import Fitted
+from posbench.statistics.effects import AdditiveFit
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Coverage:
     def of(cls, population: Population, boards: int, draws: int) -> Coverage:
         numbers, differences, false = [], [], []
         for seed in range(boards):
-            fitted = Fitted.of(population.board(seed), draws=draws, seed=seed)
+            fitted = AdditiveFit.of(population.board(seed), draws=draws, seed=seed)
             truth = population.effects[fitted.rows]
             placed = fitted.num_learned >= max(3, 2 / 3 * population.tasks - 1e-9)
             if not placed.any():

@@ -13,11 +13,11 @@ from posbench.records.record import Record
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
 from posbench.running.make import make
-from posbench.running.prepare import Prepared, preparation_for
+from posbench.running.prepare import PreparedModel, preparation_for
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
 from posbench.running.subject import setup
-from posbench.running.train import Trained, train
+from posbench.running.train import TrainedModel, train
 
 TINY = (
     "protocol=smoke",
@@ -44,19 +44,19 @@ def kept(run: Setup, console: Console | None = None) -> Checkpoints:
     return Checkpoints(config.results_dir, config.trainer, config.force, console or Console())
 
 
-def trained(run: Setup, console: Console | None = None) -> Trained:
+def trained(run: Setup, console: Console | None = None) -> TrainedModel:
     """The run's training, made or found."""
     run.model(preparation_for(run.extension).longest(run))
     return train(run, kept(run, console), console or Console(), [])
 
 
-def prepared(run: Setup, after: Trained, console: Console | None = None) -> Prepared:
+def prepared(run: Setup, after: TrainedModel, console: Console | None = None) -> PreparedModel:
     """What the run tests, after its training."""
     console = console or Console()
     return preparation_for(run.extension).prepare(run, after, kept(run, console), console)
 
 
-def made(folder: Path, *words: str) -> tuple[Setup, Trained, Prepared]:
+def made(folder: Path, *words: str) -> tuple[Setup, TrainedModel, PreparedModel]:
     """A tiny run up to its test."""
     run = tiny(folder, *words)
     found = trained(run)

@@ -12,8 +12,8 @@ from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import listed
 from posbench.boards.compare.rivals import Rivals
-from posbench.boards.measured import Measured
-from posbench.boards.ranking import BoardPart, Pool, Ranked
+from posbench.boards.measured_runs import MeasuredRuns
+from posbench.boards.ranking import BoardPart, Pool, RankedRows
 from posbench.records.record import Record, RecordedTraining
 from posbench.statistics import standings
 
@@ -31,8 +31,8 @@ class RowStanding:
     tasks: tuple[str, ...]
     others: pd.DataFrame  # ours minus each of the others with a number, `p_holm` over all of them
     named: tuple[str, ...]  # of these the nearest, and those that the board refers to
-    ranked: Ranked
-    measured: Measured  # the runs of all its rows on these tasks
+    ranked: RankedRows
+    measured: MeasuredRuns  # the runs of all its rows on these tasks
     than: str | None = None  # the one row that ours was to be compared with
 
     @property
@@ -113,7 +113,7 @@ def standing(
     mine = [_marked(record) for record in own] if taken else own
     row = mine[0].method.label
     records = [each for each in (*others, *mine) if each.task.label in tasks]
-    known = Measured.of(records).runs.dropna(subset="area")
+    known = MeasuredRuns.of(records).runs.dropna(subset="area")
     has_all = known.groupby("row")["task"].nunique() == len(tasks)
     rows = set(has_all.index[has_all])
     if len(rows) < 2 or row not in rows:
@@ -121,7 +121,7 @@ def standing(
             f"the runs of {row} on {', '.join(tasks)} have not the lengths of the published ones, "
             "which areas are made of: evaluate it at those of the board"
         )
-    measured = Measured.of([each for each in records if each.method.label in rows])
+    measured = MeasuredRuns.of([each for each in records if each.method.label in rows])
     runs = measured.runs.assign(learned=measured.runs["trained"], passes=measured.runs["learned"])
     runs = runs.sort_values("task", key=lambda names: names.map(tasks.index), kind="stable")
     references = set(board.references)
@@ -132,7 +132,7 @@ def standing(
     references |= {than} if than is not None else set()
     judged, kind = board.judged, first.method_class
     pool = Pool.of(runs, measured, draws=draws or judged.draws, seed=judged.seed)
-    ranked = Ranked.of(BoardPart.of_runs(f"{kind} rows", runs), kind, pool)
+    ranked = RankedRows.of(BoardPart.of_runs(f"{kind} rows", runs), kind, pool)
     return RowStanding(
         row,
         tasks,
@@ -150,9 +150,11 @@ def _marked(record: Record) -> Record:
     return record.model_copy(update={"method": name.model_copy(update=own)})
 
 
-def _rivals(ranked: Ranked, row: str, references: set[str]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Our row minus each of the others, see `Fitted.differences`, and those that are named; none
-    where ours has learned nothing.
+def _rivals(
+    ranked: RankedRows, row: str, references: set[str]
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Our row minus each of the others, see `AdditiveFit.differences`, and those that are named;
+    none where ours has learned nothing.
     """
     ordered = ranked.known
     if ranked.fitted is None or row not in ordered:

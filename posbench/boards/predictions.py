@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 from posbench.base.wording import counted, listed
-from posbench.boards.measured import MULTIPLES, MoreContext
-from posbench.boards.ranking import ROUNDING, Ranked
+from posbench.boards.measured_runs import MULTIPLES, MoreContext
+from posbench.boards.ranking import ROUNDING, RankedRows
 from posbench.config.board import Board, Contrast
 from posbench.showing.pages import Chapter
 from posbench.showing.table import NOTHING, Line, Table, number, span
 from posbench.statistics.context import change, difference
-from posbench.statistics.effects import Fitted
+from posbench.statistics.effects import AdditiveFit
 
 WRITTEN = (
     "Predictions are part of the definition, and the list of changes names those that were added "
@@ -36,7 +36,7 @@ HEADINGS = ["pair", "tasks both learned", "as predicted on", "difference", "hold
 
 
 @dataclass(frozen=True)
-class Predicted:
+class PredictionOutcome:
     """What came of a prediction about a pair of rows."""
 
     first: str
@@ -46,7 +46,7 @@ class Predicted:
     difference: float = float("nan")
     low: float = float("nan")
     high: float = float("nan")
-    p: float = float("nan")  # for itself alone, see `Fitted.differences`
+    p: float = float("nan")  # for itself alone, see `AdditiveFit.differences`
     holds: bool = False
     digits: int = 2  # of the difference
 
@@ -70,8 +70,8 @@ class Predicted:
 
 
 def predictions(
-    board: Board, found: Sequence[Ranked], contexts: Sequence[MoreContext] = ()
-) -> dict[str, list[Predicted]]:
+    board: Board, found: Sequence[RankedRows], contexts: Sequence[MoreContext] = ()
+) -> dict[str, list[PredictionOutcome]]:
     """What came of each prediction of the board, by its sentence; none without a training that
     learned. Where tests ask for the same tokens throughout, it is by what more context does.
     """
@@ -87,7 +87,7 @@ def predictions(
     runs = pd.concat(usual).drop_duplicates(["row", "task", "seed"])
     if not runs["learned"].any():
         return {}
-    fitted = Fitted.of(runs, draws=board.judged.draws, seed=board.judged.seed)
+    fitted = AdditiveFit.of(runs, draws=board.judged.draws, seed=board.judged.seed)
     return {
         said: [_predicted(fitted, contrast, *pair) for pair in contrast.pairs]
         for said, contrast in board.contrasts.items()
@@ -95,7 +95,7 @@ def predictions(
 
 
 def contrast_parts(
-    board: Board, found: Sequence[Ranked], contexts: Sequence[MoreContext] = ()
+    board: Board, found: Sequence[RankedRows], contexts: Sequence[MoreContext] = ()
 ) -> Iterator[Chapter]:
     """A section for each prediction of the board that has runs."""
     for said, pairs in predictions(board, found, contexts).items():
@@ -132,7 +132,7 @@ def _rule_by_context(contrast: Contrast) -> str:
 
 def _by_context(
     contexts: Sequence[MoreContext], contrast: Contrast, first: str, second: str
-) -> Predicted:
+) -> PredictionOutcome:
     """Of the first task that both have learned."""
     for found in contexts:
         if {first, second} <= {*found.rows.index}:
@@ -141,21 +141,23 @@ def _by_context(
             )
             holds = less.mean > contrast.by
             numbers = (less.mean, less.low, less.high, less.p)
-            return Predicted(first, second, 1, int(holds), *numbers, holds, digits=3)
-    return Predicted(first, second)
+            return PredictionOutcome(first, second, 1, int(holds), *numbers, holds, digits=3)
+    return PredictionOutcome(first, second)
 
 
-def _predicted(fitted: Fitted, contrast: Contrast, first: str, second: str) -> Predicted:
+def _predicted(
+    fitted: AdditiveFit, contrast: Contrast, first: str, second: str
+) -> PredictionOutcome:
     if not {first, second} <= {*fitted.rows}:
-        return Predicted(first, second)
+        return PredictionOutcome(first, second)
     cells = fitted.with_common_seeds(first, second).cell_means().reindex([first, second])
     each = (cells.loc[first] - cells.loc[second]).dropna()
     if each.empty:
-        return Predicted(first, second)
+        return PredictionOutcome(first, second)
     above = int((each - contrast.by > ROUNDING).sum())
     line = fitted.differences(second, [first]).loc[first]
     mean, low, high, p = (float(line[name]) for name in ("difference", "low", "high", "p"))
     holds = mean - contrast.by > ROUNDING
     if contrast.share is not None:
         holds = above >= contrast.share * len(each) - ROUNDING
-    return Predicted(first, second, len(each), above, mean, low, high, p, holds)
+    return PredictionOutcome(first, second, len(each), above, mean, low, high, p, holds)

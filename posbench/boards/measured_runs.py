@@ -128,7 +128,7 @@ def sketches() -> dict[str, dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRuns:
     """Every run once: what was measured at each length, a line a run, and rows by length."""
 
     records: Sequence[Record]  # a run that was repeated is there twice
@@ -137,7 +137,7 @@ class Measured:
     sketches: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: sketches())  # by row
 
     @classmethod
-    def of(cls, found: Iterable[Record], board: Board | None = None) -> Measured:
+    def of(cls, found: Iterable[Record], board: Board | None = None) -> MeasuredRuns:
         """The frames of these records, as a board sees them if one is given."""
         records = list(found) if board is None else under_one_protocol(found, board)
         lengths = named(tables.table(records))
@@ -258,10 +258,10 @@ class MoreContext:
     task: str
     rows: pd.DataFrame  # the best at the longest first; see `posbench.statistics.context.of_rows`
     beside: pd.DataFrame  # at the longest, the others minus the first; see `beside_the_first`
-    by_text: pd.DataFrame  # that all of it is made of; see `Measured.by_text`
+    by_text: pd.DataFrame  # that all of it is made of; see `MeasuredRuns.by_text`
 
 
-def more_context(measured: Measured) -> list[MoreContext]:
+def more_context(measured: MeasuredRuns) -> list[MoreContext]:
     """One for each protocol and task with such tests."""
     found = []
     for (protocol, task), mine in measured.by_text.groupby(["protocol_name", "task_name"]):
@@ -274,7 +274,7 @@ def more_context(measured: Measured) -> list[MoreContext]:
 # -- frames for files ------------------------------------------------------------------------------
 
 
-def lengths_frame(measured: Measured) -> pd.DataFrame:
+def lengths_frame(measured: MeasuredRuns) -> pd.DataFrame:
     """leaderboard.csv: a line a row of a task and test length."""
     first = ["protocol_name", "task_name", "measure", "row", "class", "multiple", "test_length"]
     lines = measured.by_length
@@ -282,7 +282,7 @@ def lengths_frame(measured: Measured) -> pd.DataFrame:
     return _renamed(lines[[*first, *rest]])
 
 
-def runs_frame(measured: Measured) -> pd.DataFrame:
+def runs_frame(measured: MeasuredRuns) -> pd.DataFrame:
     """runs.csv: a line a run, with the measures by which rows are ranked."""
     once = measured.lengths.drop_duplicates(SHOWN)
     more = ["solved_step", "parameters", "train_gpu_seconds", "training_hash", "method_hash"]

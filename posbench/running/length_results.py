@@ -18,7 +18,7 @@ NOTHING = Summed(0, 0.0, 0)
 
 
 @dataclass(frozen=True)
-class Tested:
+class LengthResults:
     """All that was measured, at every test length."""
 
     rows: list[Row]
