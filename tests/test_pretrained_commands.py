@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -50,6 +53,13 @@ YARN: dict[str, Any] = {
 
 
 UNTOLD = {"rope_type": "default", "rope_theta": 10000.0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fitted_once() -> Iterator[None]:
+    """The published records are read and fitted once for all tests, which takes seconds."""
+    with patch.object(HostRows, "all_of", functools.cache(HostRows.all_of)):
+        yield
 
 
 @pytest.fixture(scope="module")
