@@ -13,6 +13,7 @@
 import sys
 from importlib import import_module
 from importlib.resources import files
+from inspect import getdoc, signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 OF_MODELS = ("extended", "evaluate")
 """Names of `posbench.models`, which needs transformers."""
+ELSEWHERE = {
+    "PosbenchError": "posbench.errors",
+    "Position": "posbench.position",
+    "Sizes": "posbench.position",
+}
+"""Classes, and the public place of each."""
 
 __all__ = [
     "check",
@@ -55,8 +62,24 @@ class CalledModule(ModuleType):
     """A package such as `posbench.encodings`, and the function of that name."""
 
     def __call__(self, *args: Any, **given: Any) -> Any:
+        return self._function(*args, **given)
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__}, and the package>"
+
+    @property
+    def _function(self) -> Any:
+        return getattr(import_module("posbench.calls"), self.__name__.rpartition(".")[2])
+
+    @property
+    def __signature__(self) -> Any:
+        return signature(self._function)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        """What `help` says: that of the function."""
         name = self.__name__.rpartition(".")[2]
-        return getattr(import_module("posbench.calls"), name)(*args, **given)
+        return f"{name}{signature(self._function)}\n\n{getdoc(self._function)}"
 
 
 class _Package(ModuleType):
@@ -73,7 +96,7 @@ sys.modules[__name__].__class__ = _Package
 
 def __dir__() -> list[str]:
     """The calls, those of models, and every encoding and extension."""
-    names = {*CALLS, *OF_MODELS, "__version__", "calls", "models", "results", "standalone"}
+    names = {*CALLS, *OF_MODELS, *ELSEWHERE, "__version__"}
     return sorted(names.union(*(_names(group) for group in GROUPS)))
 
 
@@ -81,6 +104,8 @@ def __getattr__(name: str) -> Any:
     """A call, or an encoding or extension by its name; modules of posbench are asked for here as
     well.
     """
+    if name in ELSEWHERE:
+        return getattr(import_module(ELSEWHERE[name]), name)
     if name in OF_MODELS:
         return getattr(import_module(f"{__name__}.models"), name)
     if name in CALLS:
@@ -122,5 +147,5 @@ def _meant(name: str) -> str:
                 f"{extension}: write {extension}().extend({host}(...), tested=...), or "
                 f'posbench.run("method={lower}")'
             )
-    near = closest(lower, found["encoding"] | found["extension"] | {*CALLS, *OF_MODELS})
+    near = closest(lower, found["encoding"] | found["extension"] | {*CALLS, *OF_MODELS, *ELSEWHERE})
     return f": did you mean {near}?" if near else ""

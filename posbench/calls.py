@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
-import re
 import sys
 import tempfile
 import warnings
@@ -26,20 +25,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import yaml  # type: ignore[import-untyped]
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from posbench.application import carry_out
-from posbench.base.disk import write_whole
 from posbench.base.errors import ConfigError, PosbenchError, Terminated
-from posbench.config import blame, constructors, mistakes
+from posbench.config import blame, mistakes
 from posbench.config.building import OF_A_RUN
 from posbench.config.compose import compose, hydra_of_its_own
 from posbench.config.exit_status import of_the_system
-from posbench.config.folders import check_file, importable
+from posbench.config.folders import importable
+from posbench.config.modules import refuse_edited
 from posbench.config.options import BROKEN
+from posbench.config.own_class import OwnClass, plain
+from posbench.config.provenance import known_hash
 from posbench.config.words import Word
 from posbench.records import tables
 from posbench.results import load, summarise
@@ -127,9 +127,10 @@ def run(
     Raises:
         PosbenchError: one sentence, where nothing can be run
     """
-    own = _folders(config_dir)
-    with _sentences(words, own):
-        given = [*words, *written(settings)]
+    with _sentences([], []):
+        own = _folders(config_dir)
+        given = [*map(_word, words), *written(settings)]
+        _refuse_edited(own)
     with _sentences(given, own), _quiet(progress):
         if launched := next((word for word in given if word.startswith("hydra")), None):
             raise ConfigError(
@@ -143,6 +144,9 @@ def run(
             if several or "plan_only=true" in given:
                 return _sweep(asked, plan_only="plan_only=true" in given)
             composed = compose(*asked.runs[0])
+            from posbench.core.settings import checked  # and with it torch
+
+            checked(composed.cfg())
             spec = RunSpec.of(composed)
             carry_out(composed)
             return tables.table([_record(spec)])
@@ -163,7 +167,11 @@ def _sweep(asked: Request, *, plan_only: bool) -> pd.DataFrame:
     left = [
         tuple(word for word in words if Word.of(word).key not in OF_MAKING) for words in asked.runs
     ]
-    complete = plan(Request(left)).complete
+    planned = plan(Request(left))
+    complete = planned.complete
+    for reason, rows in planned.refused.items():
+        for row, on in rows.items():
+            warnings.warn(f"{row} is not tested on {', '.join(on)}: {reason}", stacklevel=4)
     if failed is not None:
         if not complete:
             raise failed
@@ -205,15 +213,18 @@ def check(subject: type | str | Path, *words: str, **settings: Any) -> pd.DataFr
         settings: of the class
 
     Returns:
-        a line a promise: "ok", "FAILED" or "--" for one that was not asked, and why
+        a line a promise: "ok", "FAILED" or "--" for one that was not asked, and why. Its `attrs`
+        have the "notes": how scores change with the distance, and which rows look the same
     """
     from posbench.check import command
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(_sentences([], []))
+        _refuse_object(subject, "check")
         own: list[Path] = []
         if isinstance(subject, type):
             found = OwnClass(subject)
+            _refuse_edited([found.folder])
             folder = found.folder_with_yaml()
             if folder is None or settings:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -221,18 +232,18 @@ def check(subject: type | str | Path, *words: str, **settings: Any) -> pd.DataFr
             stack.enter_context(importable([found.folder]))
             own, given = [folder], [found.word_in(folder), *words]
         else:
-            given, own = [str(subject), *words], []
+            given, own = [str(subject), *map(_word, words)], []
             given += [f"{_group_of(given[0])}.{word}" for word in written(settings)]
+            _refuse_edited(_folders_around(subject))
         stack.enter_context(_sentences(given, own))
         stack.enter_context(_quiet(progress=True))
         given, own = command.choices(given, own, stack)
         mistakes.check(given, own)
         stack.enter_context(hydra_of_its_own(*own))
-        lines = [
-            {"promise": title, "verdict": verdict, "why": why}
-            for title, verdict, why in command.promises(given)
-        ]
-    return pd.DataFrame(lines).set_index("promise")
+        answers, notes = command.promises(given)
+        table = pd.DataFrame(answers, columns=["promise", "verdict", "why"])
+    table.attrs = {"notes": notes}
+    return table.set_index("promise")
 
 
 def compare(
@@ -244,6 +255,7 @@ def compare(
     than: str | None = None,
     against: str | Path | None = None,
     train: bool = True,
+    **settings: Any,
 ) -> pd.DataFrame:
     """The place of a method among published rows, as `posbench compare` says it.
 
@@ -256,6 +268,7 @@ def compare(
         than: the one row that yours was made to improve on; see `attrs["sentences"]`
         against: a folder of records, for the published ones
         train: make the runs that are missing
+        settings: the same as words; one that the class takes is of the class
 
     Returns:
         a line a row, best first, with the columns of
@@ -268,13 +281,24 @@ def compare(
     """
     from posbench.boards.compare.command import compared
 
-    if isinstance(subject, type):
-        with _sentences([], []):
+    with _sentences([], []):
+        _refuse_object(subject, "compare")
+        more = [*map(_word, words), *written(settings)]
+        if isinstance(subject, type):
             found = OwnClass(subject)
+            _refuse_edited([found.folder])
+            mine = inspect.signature(subject).parameters
+            more = [
+                f"{found.group}.{word}"
+                if word.partition("=")[0].partition(".")[0] in mine
+                else word
+                for word in more
+            ]
             if found.folder_with_yaml() is None:
                 print(f"Written: {found.write(found.folder, {})}")
             subject = found.folder / found.group / f"{found.name_in(found.folder)}.yaml"
-    given = [str(subject), *words]
+        _refuse_edited(_folders_around(subject))
+    given = [str(subject), *more]
     options = [*["--quick"] * quick, *["--whole"] * whole, *["--no-training"] * (not train)]
     options += ["--board", board] if board is not None else []
     options += ["--than", than] if than is not None else []
@@ -283,97 +307,9 @@ def compare(
         return compared([*given, *options])
 
 
-class OwnClass:
-    """A class of the user, in a file that commands can import as well, and its YAML."""
-
-    def __init__(self, cls: type) -> None:
-        self.cls = cls
-        self.group = _group_of_class(cls)
-        module = sys.modules.get(cls.__module__)
-        file = getattr(module, "__file__", None)
-        if cls.__module__ == "__main__" or file is None:
-            name = _snake(cls.__name__)
-            raise PosbenchError(
-                f"{cls.__name__} is in no file, and a record has the hash of its source: write it "
-                f"into one, as {name}.py, and import it from there (in a notebook, %%writefile "
-                f"{name}.py as the first line of a cell does that)"
-            )
-        parts = cls.__module__.split(".")
-        levels = len(parts) - (Path(file).name != "__init__.py")
-        self.folder = Path(file).resolve().parents[levels]
-
-    @property
-    def target(self) -> str:
-        return f"{self.cls.__module__}.{self.cls.__qualname__}"
-
-    def folder_with_yaml(self) -> Path | None:
-        """Its folder, if a YAML there names the class."""
-        return self.folder if self._yamls(self.folder) else None
-
-    def name_in(self, folder: Path) -> str:
-        """What the class is called by its YAML in a folder."""
-        return self._yamls(folder)[0].stem
-
-    def word_in(self, folder: Path) -> str:
-        return f"{self.group}={self.name_in(folder)}"
-
-    def _yamls(self, folder: Path) -> list[Path]:
-        line = re.compile(rf"^_target_:\s*[\"']?{re.escape(self.target)}[\"']?\s*$", re.M)
-        paths = sorted((folder / self.group).glob("*.yaml"))
-        return [path for path in paths if line.search(path.read_text(encoding="utf-8"))]
-
-    def write(self, folder: Path, settings: Mapping[str, Any]) -> Path:
-        """Write its YAML into a folder: sizes come from the model, all else is a default."""
-        if self.group == "task":
-            raise PosbenchError(
-                f"{self.cls.__name__} is a task, whose YAML says how long it is trained: write "
-                f"{self.folder}/task/{_snake(self.cls.__name__)}.yaml, and give its path"
-            )
-        content: dict[str, Any] = {"_target_": self.target}
-        parameters = inspect.signature(self.cls).parameters
-        for name, parameter in parameters.items():
-            size = constructors.source_of_size(name)
-            if name in settings:
-                content[name] = settings[name]
-            elif size is not None:
-                content[name] = f"${{{size}}}"
-            elif parameter.default is not parameter.empty:
-                content[name] = parameter.default
-        if unknown := sorted(settings.keys() - parameters.keys()):
-            raise PosbenchError(f"{self.cls.__name__} has no setting {', '.join(unknown)}")
-        path = folder / self.group / f"{_snake(self.cls.__name__)}.yaml"
-        check_file(path, self.group)
-        if path.exists():
-            raise PosbenchError(
-                f"{path} is there, and its _target_ is not {self.target}: correct it, or rename it"
-            )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, yaml.safe_dump(content, sort_keys=False))
-        return path
-
-
-def _group_of_class(cls: type) -> str:
-    from posbench.core.encoding import PositionEncoding
-    from posbench.core.extension import Extension
-    from posbench.core.task import Task
-
-    kinds = {"encoding": PositionEncoding, "extension": Extension, "task": Task}
-    found = [group for group, base in kinds.items() if issubclass(cls, base)]
-    if not found:
-        raise PosbenchError(
-            f"{cls.__name__} is no class that can be checked: derive it from PositionEncoding, "
-            "Extension or Task"
-        )
-    return found[0]
-
-
 def _group_of(word: str) -> str:
     group = word.partition("=")[0] if "=" in word else Path(word).resolve().parent.name
     return group if group in OF_A_RUN else "encoding"
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 # -- from Python to words, and from errors to sentences --------------------------------------------
@@ -382,6 +318,7 @@ def _snake(name: str) -> str:
 def written(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Keywords as words of the command line."""
     for key, value in settings.items():
+        value = plain(value)
         if isinstance(value, Mapping):
             yield from written(value, f"{prefix}{key}.")
         elif isinstance(value, list | range | set):
@@ -395,14 +332,61 @@ def written(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
+    value = plain(value)
     if isinstance(value, tuple):
         return f"[{','.join(map(_value, value))}]"
     if value is None or isinstance(value, bool):
         return "null" if value is None else f"{value}".lower()
+    if not isinstance(value, str | int | float | Path):
+        what = getattr(value, "__name__", type(value).__name__)
+        raise ConfigError(
+            f"{what} is an object, and settings are names and numbers: give its name as a text, as "
+            'method="rope"; a class of yours goes to posbench.check and posbench.compare'
+        )
     return str(value)
 
 
+def _word(word: Any) -> str:
+    if not isinstance(word, str):
+        raise ConfigError(
+            f"words are texts, got {word!r}: give each as one, as in "
+            'posbench.run("method=rope", "task=copy")'
+        )
+    return word
+
+
+def _refuse_object(subject: Any, name: str) -> None:
+    """ConfigError for what is neither a class, a path nor a word."""
+    if isinstance(subject, pd.DataFrame):
+        raise ConfigError(
+            f"posbench.{name} takes a class of yours, the path of a YAML or a word, got a table: "
+            "posbench.results.compare(table, a, b) compares two of its rows"
+        )
+    if not isinstance(subject, type | str | Path):
+        what = getattr(subject, "__name__", type(subject).__name__)
+        raise ConfigError(
+            f"posbench.{name} takes a class of yours, the path of a YAML or a word such as "
+            f'"encoding=rope", got {what}: give the class itself, or the name as a word'
+        )
+
+
+def _refuse_edited(folders: Sequence[Path]) -> None:
+    """ConfigError where a class was edited since it was imported; one that was reloaded since has
+    another hash.
+    """
+    if refuse_edited(folders):
+        known_hash.cache_clear()
+
+
+def _folders_around(subject: Any) -> list[Path]:
+    """Where a class that a YAML names may be: beside it, and beside the folder of its group."""
+    near = Path(str(subject)).resolve().parent
+    return [near, near.parent] if Path(str(subject)).is_file() else []
+
+
 def _folders(config_dir: str | Path | None) -> list[Path]:
+    if not isinstance(config_dir, str | Path | None):
+        raise ConfigError(f"config_dir is a folder like conf/, got {config_dir!r}: give its path")
     return [] if config_dir is None else [Path(config_dir)]
 
 
@@ -423,11 +407,24 @@ def _sentences(words: Sequence[str], own: Sequence[Path]) -> Iterator[None]:
         raise KeyboardInterrupt from None
 
 
+IN_PYTHON = {
+    "--no-training": "train=False",
+    "--quick": "quick=True",
+    "--whole": "whole=True",
+    "--config-dir FOLDER": "config_dir=FOLDER",
+    "--config-dir": "config_dir=",
+    "--against": "against=",
+    "--than ": "than=",
+    "--board ": "board=",
+}
+"""Options of commands, as arguments of the functions."""
+
+
 def _told(sentence: str, error: BaseException) -> PosbenchError:
+    for option, argument in IN_PYTHON.items():
+        sentence = sentence.replace(option, argument)
     ours = isinstance(error, PosbenchError) and str(error) == sentence
-    told: Any = error if ours else PosbenchError(sentence)
-    told._render_traceback_ = lambda: [sentence]  # IPython asks for it
-    return told
+    return error if isinstance(error, PosbenchError) and ours else PosbenchError(sentence)
 
 
 @contextlib.contextmanager

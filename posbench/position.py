@@ -107,6 +107,14 @@ class Position(nn.Module):
         extensions: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
+        if not isinstance(encoding, PositionEncoding):
+            what = getattr(encoding, "__name__", type(encoding).__name__)
+            raise ConfigError(
+                f"encoding is {what}: give an object of a class of yours, as MyEncoding(), or take "
+                "one of posbench, as posbench.rope(4, 16, 128)"
+            )
+        if not isinstance(sizes, Sizes):
+            raise ConfigError(f"sizes is {sizes!r}: give Sizes(4, 16, 128)")
         self.encoding = encoding
         self.sizes = sizes
         self.tested = tested

@@ -51,6 +51,11 @@ class UnboundExtension:
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         self.name, self.settings = name, settings
 
+    def __repr__(self) -> str:
+        return (
+            f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.settings.items())})"
+        )
+
     @property
     def trains(self) -> bool:
         return self._made(*SOME_LENGTHS).trains
@@ -124,10 +129,10 @@ def encoding(name: str) -> Callable[..., Position]:
         settings = _bound(position, args, given)
         sizes = Sizes(**{each.name: settings.pop(each.name, None) for each in fields(Sizes)})
         if "layers" in content:
-            layers = ", ".join(each["_target_"].rpartition(".")[2] for each in content["layers"])
+            layers = ", ".join(each["_target_"].split(".")[-2] for each in content["layers"])
             raise ConfigError(
                 f"{name} is a pattern of unlike layers ({layers}), and a position is one layer: "
-                "take the encoding of each layer"
+                f"make one of posbench for each, with the settings of conf/encoding/{name}.yaml"
             )
         model = {
             "num_heads": sizes.num_heads,
@@ -203,9 +208,16 @@ def _described(
         [*parameters, *settings], return_annotation=returned
     )
     target = content.get("_target_")
-    said = inspect.getdoc(class_of_run(target)) if target else f"The pattern {name}."
+    said = inspect.getdoc(class_of_run(target)) if target else _of_pattern(name)
     function.__doc__ = f"{said}{ARGUMENTS if parameters else ''}"
     return function
+
+
+def _of_pattern(name: str) -> str:
+    return (
+        f"The pattern {name} of unlike layers, see conf/encoding/{name}.yaml. A call refuses it, "
+        "for a position is one layer."
+    )
 
 
 def _default(value: Any) -> Any:

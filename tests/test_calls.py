@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import json
 import pydoc
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
 from processes import succeeded
 
 import posbench
@@ -25,6 +29,7 @@ from posbench.running.console import Console
 
 TIMES = ("cpu_seconds", "gpu_seconds", "wall_seconds")
 SMALL = {"protocol": "smoke"}
+MAIN = Path(__file__).parent.parent / "results" / "main"
 
 
 def without_times(node: Any) -> Any:
@@ -78,6 +83,24 @@ def test_help_shows_settings_sizes_and_the_formula() -> None:
     for each in dataclasses.fields(Sizes):
         assert f"    {each.name}: " in shown, "every size is explained"
     assert "head_width:" not in pydoc.render_doc(posbench.yarn), "an extension has no sizes"
+
+
+@pytest.mark.parametrize("name", ["check", "encodings", "extensions", "tasks"])
+def test_help_of_a_package_that_is_called_is_that_of_the_call(name: str) -> None:
+    shown = pydoc.render_doc(getattr(posbench, name), renderer=pydoc.plaintext)
+    function = getattr(importlib.import_module("posbench.calls"), name)
+    assert f"posbench.{name} - {name}({', '.join(map(str, [*signature(function)]))}" in shown
+    assert inspect.getdoc(function).splitlines()[0] in shown
+    assert inspect.signature(getattr(posbench, name)) == inspect.signature(function)
+
+
+def signature(function: Any) -> Iterator[Any]:
+    return iter(inspect.signature(function).parameters.values())
+
+
+def test_classes_are_found_in_the_package() -> None:
+    assert posbench.PosbenchError is PosbenchError and posbench.Sizes is Sizes
+    assert {"PosbenchError", "Position", "Sizes"} <= {*dir(posbench)}
 
 
 def test_importing_is_quick() -> None:
@@ -169,6 +192,47 @@ def test_a_mistake_is_one_sentence(words: list[str], said: str) -> None:
     assert raised.value._render_traceback_() == [str(raised.value)]  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: posbench.run(["method=rope"]), "words are texts, got ['method=rope']: give each"),
+        (lambda: posbench.run(method=posbench.rope), "rope is an object, and settings are names"),
+        (lambda: posbench.run(config_dir=5), "config_dir is a folder like conf/, got 5"),
+        (lambda: posbench.run(**SMALL, training=5), "training=5 replaces a whole section: set"),
+        (lambda: posbench.run(**SMALL, model=None), "model=null replaces a whole section: set"),
+        (lambda: posbench.check(posbench.rope), 'such as "encoding=rope", got rope: give the'),
+        (lambda: posbench.check(pd.DataFrame()), "posbench.results.compare(table, a, b)"),
+        (lambda: posbench.compare(pd.DataFrame()), "posbench.results.compare(table, a, b)"),
+        (lambda: posbench.compare("method=rope", quick=True, whole=True), "quick=True and whole="),
+    ],
+)
+def test_what_is_no_word_is_one_sentence(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(PosbenchError) as raised:
+        call()
+    assert said in str(raised.value) and "--" not in str(raised.value)
+
+
+def test_numbers_of_numpy_and_torch_are_those_of_python() -> None:
+    for seeds in (np.arange(2), pd.Series([0, 1]), torch.arange(2), (each for each in (0, 1))):
+        assert [*written({"seed": seeds})] == ["seed=0,1"]
+    assert [*written({"encoding": {"base": np.float64(0.5)}})] == ["encoding.base=0.5"]
+
+
+def test_a_pair_that_cannot_be_is_a_warning_beside_those_that_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(UserWarning, match="alibi.yarn is not tested on copy: the extension cannot"):
+        posbench.run(
+            **SMALL,
+            encoding=["rope", "alibi"],
+            extension="yarn",
+            task="copy",
+            plan_only=True,
+            progress=False,
+        )
+
+
 def test_what_only_the_command_line_has_is_refused() -> None:
     with pytest.raises(ConfigError, match="hydra/launcher=joblib is for the command line"):
         posbench.run("hydra/launcher=joblib", method=["rope", "alibi"])
@@ -217,13 +281,52 @@ def own_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type:
     return found
 
 
+def test_a_class_that_was_edited_is_refused_until_it_is_loaded_again(
+    own_class: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hash would be that of the file, and what runs is what was imported."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "slow_decay_of_tests.py"
+    (tmp_path / "encoding").mkdir()
+    yaml = "_target_: slow_decay_of_tests.SlowDecay\nstrength: 1.0\n"
+    (tmp_path / "encoding" / "decay.yaml").write_text(yaml)
+
+    def made() -> tuple[str, float]:
+        words = {**SMALL, "task": "copy", "encoding": "decay", "config_dir": tmp_path}
+        table = posbench.run(progress=False, **words)
+        return table["source_hash"][0], table["loss"][0]
+
+    first = made()
+    assert made() == first
+    file.write_text(DECAY.replace("distance.sqrt()", "distance"))
+    for call in (made, lambda: posbench.check(own_class), lambda: posbench.compare(own_class)):
+        with pytest.raises(PosbenchError, match="has changed since it was imported: call"):
+            call()
+    importlib.reload(sys.modules["slow_decay_of_tests"])
+    second = made()
+    assert second[0] != first[0] and second[1] != first[1]
+    file.write_text(DECAY)
+    importlib.reload(sys.modules["slow_decay_of_tests"])
+    assert made() == first
+
+
+def test_a_class_that_was_edited_before_its_first_call_is_refused(
+    own_class: type, tmp_path: Path
+) -> None:
+    file = tmp_path / "slow_decay_of_tests.py"
+    file.write_text(DECAY.replace("distance.sqrt()", "distance"))
+    with pytest.raises(PosbenchError, match="has changed since it was imported"):
+        posbench.check(own_class)
+
+
 @pytest.mark.slow
 def test_a_class_is_checked_as_its_yaml_would_be(own_class: type, tmp_path: Path) -> None:
     found = posbench.check(own_class)
     assert {*found["verdict"]} == {"ok"} and len(found) > 15, found
+    assert "the score falls with the distance" in found.attrs["notes"][0]
     assert not (tmp_path / "encoding").exists(), "nothing is written beside the class"
-    with pytest.raises(PosbenchError, match="SlowDecay has no setting rat"):
-        posbench.check(own_class, rat=1)
+    with pytest.raises(PosbenchError, match="SlowDecay has no setting strengh: did you mean stre"):
+        posbench.check(own_class, strengh=1)
 
 
 @pytest.mark.slow
@@ -274,7 +377,7 @@ def test_a_class_is_compared_by_the_yaml_that_is_written_beside_it(
     monkeypatch.chdir(tmp_path)
     for said in ("Written: ", ""):  # once
         with pytest.raises(PosbenchError, match="none of its runs is complete"):
-            posbench.compare(own_class, quick=True, train=False)
+            posbench.compare(own_class, quick=True, train=False, against=MAIN)
         assert capsys.readouterr().out.startswith(said)
     [path] = (tmp_path / "encoding").glob("*.yaml")
     assert path.name == "slow_decay.yaml" and "strength: 0.5" in path.read_text()

@@ -902,15 +902,57 @@ def test_a_fixed_factor_is_printed_as_it_was_measured(said: Said, length: float)
     assert ntk["rope_parameters"]["rope_theta"] == pytest.approx(base)
 
 
-def test_a_path_and_no_tokenizer_are_refused_in_python(folder: Path) -> None:
-    model, _ = Files(folder).load("auto")
-    for given in (folder, str(folder)):
-        with pytest.raises(ConfigError, match="is a path, and here a model that is loaded"):
-            posbench.evaluate(given, None)
-        with pytest.raises(ConfigError, match="is a path"), posbench.extended(given, "yarn", 600):
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "lengths in tokens": ({"lengths": [1024]}, "up to 1,000, got 1024: write 2"),
+    "a negative length": ({"lengths": [-1]}, "lengths are multiples of the trained length, above"),
+    "no number": ({"lengths": [math.nan]}, "got nan"),
+    "a text as a length": ({"lengths": ["2"]}, "got '2'"),
+    "no text": ({"texts": 0}, "texts must be a whole number of at least 1, got 0"),
+    "half a question": ({"questions": 1.5}, "questions must be a whole number"),
+    "tasks that are none": ({"tasks": 5}, "tasks is a list of at least one, got 5"),
+    "a function": ({"extensions": [posbench.yarn]}, "extension is yarn: give a name, as"),
+    "a number as an extension": (
+        {"extensions": [1]},
+        "extension is int: give a name",
+    ),
+    "a trained length": ({"train_positions": "64"}, "train_positions must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_argument_of_python_is_one_sentence(folder: Path, name: str) -> None:
+    model, tokenizer = Files(folder).load("auto")
+    given, said = WRONG[name]
+    with pytest.raises(ConfigError, match=said):
+        posbench.evaluate(model, tokenizer, **({"lengths": 1} | given))
+    for length in (0, -5, math.nan, "128", None):
+        with pytest.raises(ConfigError, match="length must be a whole number of at least 1, got"):
+            posbench.extended(model, "yarn", length).__enter__()  # type: ignore[arg-type]
+
+
+def test_what_is_not_of_transformers_is_refused_in_python(folder: Path) -> None:
+    model, tokenizer = Files(folder).load("auto")
+    for given in (folder, str(folder), None, torch.nn.Linear(2, 2), tokenizer):
+        with pytest.raises(ConfigError, match=", and here one of transformers is asked"):
+            posbench.evaluate(given, tokenizer)
+        with pytest.raises(ConfigError, match="model is "), posbench.extended(given, "yarn", 600):
             pass
-    with pytest.raises(ConfigError, match="tokenizer is None, and tasks are texts"):
-        posbench.evaluate(model, None)
+    for given in (None, model, len):
+        with pytest.raises(ConfigError, match="AutoTokenizer"):
+            posbench.evaluate(model, given)
+
+
+def test_a_model_is_in_the_mode_in_which_it_was(folder: Path) -> None:
+    model, _ = Files(folder).load("auto")
+    model.train()
+    frozen = next(model.children()).eval()
+    modes = [each.training for each in model.modules()]
+    with posbench.extended(model, "yarn", 600):
+        assert not any(each.training for each in model.modules())
+    assert modes == [each.training for each in model.modules()] and not frozen.training
+    with pytest.raises(ConfigError, match="did you mean"), posbench.extended(model, "yran", 600):
+        pass
+    assert modes == [each.training for each in model.modules()]
 
 
 def test_too_few_files_are_refused_before_the_first_is_read(said: Said, tmp_path: Path) -> None:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 class PosbenchError(Exception):
     """An error the user can put right; shown as its sentence, without a traceback."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows of it."""
+        return [str(self)]
+
 
 class ConfigError(PosbenchError, ValueError):
     """A setting has a value that cannot work."""

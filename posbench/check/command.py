@@ -113,14 +113,19 @@ def _report(words: list[str], out: Console) -> int:
     return max(_asked(kind, words, out) for kind in _kinds(words))
 
 
-def promises(words: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Each promise of what the words choose, what came of it, and why: the lines of the report."""
+def promises(words: list[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Each promise of what the words choose, what came of it, and why; and the notes: the lines of
+    the report.
+    """
+    found, notes = [], []
     for kind in _kinds(words):
         suite, mine = _suite(kind), _words_of(kind, words)
-        for check, verdict, said in _answers(
-            suite.subject(*mine), suite, YamlOfClass.of(kind, mine)
-        ):
-            yield _title(check), verdict.value, said
+        subject, written = suite.subject(*mine), YamlOfClass.of(kind, mine)
+        answers = [*_answers(subject, suite, written)]
+        found += [(_title(check), verdict.value, said) for check, verdict, said in answers]
+        failed = any(verdict is CheckResult.FAILED for _, verdict, _ in answers)
+        notes += _notes(kind, mine, subject, written, failed)
+    return found, notes
 
 
 def _kinds(words: list[str]) -> list[str]:
@@ -166,7 +171,7 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
                 left = number - suite.checks.index(check) - 1
                 out.print(f"  Mend that first: the other {left} checks rest on it.", markup=False)
     host = subject.host if kind == "extension" else ""
-    for note in [*written.notes(), *(_picture(kind, mine, subject) if not failed else [])]:
+    for note in _notes(kind, mine, subject, written, failed > 0):
         out.print(f"  note    {note}", markup=False)
     where = f" (on {host})" if host else ""
     others = [f"{failed} failed"] if failed else []
@@ -176,6 +181,13 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
     tail = "".join(f"; {each}" for each in others)
     out.print(f"{kept} of {number} promises kept by {' '.join(words)}{where}{tail}.", markup=False)
     return int(failed > 0)
+
+
+def _notes(
+    kind: str, words: Sequence[str], subject: Any, written: YamlOfClass, failed: bool
+) -> list[str]:
+    """What is no promise: settings that the YAML leaves out, and what a picture shows."""
+    return [*written.notes(), *(() if failed else _picture(kind, words, subject))]
 
 
 def _picture(kind: str, words: Sequence[str], subject: Any) -> Iterator[str]:

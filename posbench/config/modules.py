@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import inspect
 import io
+import sys
 import sysconfig
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -16,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, Self
 
 from posbench.base.errors import ConfigError
@@ -258,6 +261,76 @@ def _found(module: str) -> ModulePlace:
         return ModulePlace.of(importlib.util.find_spec(module))
     except (ImportError, ValueError):  # a name that was imported from a module is no module itself
         return ModulePlace()
+
+
+# -- modules that are loaded -----------------------------------------------------------------------
+
+_as_imported: dict[str, tuple[ModuleSpec, bytes]] = {}
+"""What a module's file held when it was looked at first, by the spec that each import and each
+reload has anew.
+"""
+
+
+def refuse_edited(folders: Iterable[Path]) -> bool:
+    """ConfigError if a module below these folders is loaded otherwise than its file says now, for a
+    hash is that of the file. True if one was imported or reloaded since this was asked last.
+    """
+    within, fresh = [folder.resolve() for folder in folders], False
+    for module in list(sys.modules.values()):
+        file, spec = getattr(module, "__file__", None), getattr(module, "__spec__", None)
+        if not (isinstance(file, str) and file.endswith(".py") and isinstance(spec, ModuleSpec)):
+            continue
+        path = Path(file).resolve()
+        mine = any(map(path.is_relative_to, within)) and not _is_installed(path)
+        if not mine or spec.name.split(".")[0] == "posbench" or not path.is_file():
+            continue
+        text = path.read_bytes()
+        known = _as_imported.get(spec.name)
+        if known is None or known[0] is not spec:
+            fresh, known = True, (spec, text)
+        if known[1] != text or not _is_made_of(module, text, path):
+            raise ConfigError(
+                f"{file} has changed since it was imported: call importlib.reload on "
+                f"{spec.name}, and import from it again, or restart Python"
+            )
+        _as_imported[spec.name] = known
+    return fresh
+
+
+def _is_made_of(module: ModuleType, content: bytes, path: Path) -> bool:
+    """Whether all functions that a module has defined are those of a text."""
+    try:
+        written = {*_codes(compile(python_of(content, path), str(path), "exec", 0, True))}
+    except SyntaxError:
+        return False
+    own = [each for each in vars(module).values() if _defined_in(each, module)]
+    parts = [part for each in own if isinstance(each, type) for part in vars(each).values()]
+    found = (getattr(inspect.unwrap(each), "__code__", None) for each in (*own, *parts))
+    return all(
+        _key(code) in written
+        for code in found  # what a decorator has made, as of a dataclass, is in no file
+        if code and Path(code.co_filename).name == path.name
+    )
+
+
+def _defined_in(value: object, module: ModuleType) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == module.__name__
+
+
+def _codes(code: CodeType) -> Iterator[tuple[Any, ...]]:
+    yield _key(code)
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _codes(each)
+
+
+def _key(code: CodeType) -> tuple[Any, ...]:
+    """What a function computes; the same wherever it is compiled."""
+    inside = []
+    for each in code.co_consts:
+        some = sorted(map(repr, each)) if isinstance(each, frozenset) else each
+        inside.append(_key(each) if isinstance(each, CodeType) else repr(some))
+    return (code.co_name, code.co_code, *inside, code.co_names, code.co_varnames)
 
 
 def _is_package(module: str) -> bool:

@@ -19,7 +19,8 @@ class ALiBi(PositionEncoding):
     With H heads a power of two, $m_h = 2^{-e h/H}$ for h = 1..H, where `steepness` e is 8. For
     other H: the slopes of the power of two below, then every second slope of the power of two
     above. The gentlest slope is $2^{-e}$, and what it does within a training of length L goes by
-    $2^{-e} L$: 2 as published, with L = 512, and 12 with L = 3,072. No parameters. Weights fall as
+    $2^{-e} L$: 2 as published, with L = 512, and 12 with L = 3,072. A name from conf/ makes it 2
+    at any L, so that e is 6 for L = 128. No parameters. Weights fall as
     $\exp(-m_h d)$, a soft window of about $1/m_h$ tokens at any length, so nothing is undefined
     beyond training. The bias is exact in two extra channels: $(-m_h i)\cdot 1 + 1\cdot(m_h j)$.
     """
