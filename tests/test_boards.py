@@ -13,11 +13,11 @@ from making import changed, record, save
 from offered import CONF
 
 from posbench.base.errors import PosbenchError
-from posbench.boards import answers
+from posbench.boards import answers, page
 from posbench.boards import command as leaderboard
 from posbench.boards.measured_runs import MeasuredRuns, under_one_protocol
 from posbench.boards.predictions import contrast_parts
-from posbench.boards.ranking import BoardPart, standings_of, unrun_parts
+from posbench.boards.ranking import BoardPart, standings_beside, standings_of, unrun_parts
 from posbench.boards.ranking import parts as measured_parts
 from posbench.boards.tables import board_part, ranked, with_tasks
 from posbench.config import board as definition
@@ -787,3 +787,22 @@ def test_a_folder_called_after_a_board_refuses_records_of_another_definition(
     assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 1
     said = capsys.readouterr().err
     assert "1 of 24 records" in said and "another definition" in said
+
+
+def test_rows_of_the_user_are_shown_beside_those_of_the_board() -> None:
+    """As after `records unpack`: on their tasks, among all rows of their protocol and class."""
+    board = small()
+    published = of(board, rope=0.4, nope=0.9)
+    scores = dict.fromkeys(MULTIPLES, 1.0)
+    own = [record("decay", scores, seed, task="copy", encoding="decay") for seed in (10, 11, 12)]
+    measured = MeasuredRuns.of([*published, *own], board)
+    asked = standings_of(board, measured)
+    assert all("decay" not in each.summary.index for each in asked)
+    [beside] = standings_beside(asked, measured)
+    assert list(beside.summary.index) == ["decay", "nope", "rope"]
+    assert {*beside.part.runs["task"]} == {"copy"} and beside.summary.loc["decay", "placed"]
+    assert standings_beside(asked, MeasuredRuns.of(published, board)) == []
+    assert (
+        beside.part.title
+        in page.generate(Path("mine"), [*published, *own], (), board).pages[page.PAGE]
+    )

@@ -176,7 +176,7 @@ CASES = [
         "bfloat16 on cpu .* what rounding the inputs alone does",
     ),
     ("any_block_size_gives_the_same", "BlockCounted", "", "use `rows` to index queries"),
-    ("relative_is_measured", "Absolute", "", "declare relative = False"),
+    ("relative_is_as_declared", "Absolute", "", "declare relative = False"),
     ("no_output_depends_on_a_later_token", "Prophet", "", "lets a query see later keys"),
     (
         "float_positions_are_accepted_iff_declared",
@@ -184,9 +184,9 @@ CASES = [
         "",
         "casting to integers hides a mistake",
     ),
-    ("max_positions_is_measured", "Clamping", "", "position 512 gave no IndexError"),
+    ("max_positions_is_as_declared", "Clamping", "", "position 512 gave no IndexError"),
     ("finite_under_decreasing_positions", "Logarithm", "", "look for logarithms"),
-    ("handles_are_measured", "Boasting", "", "an offered handle must have an effect"),
+    ("handles_are_as_declared", "Boasting", "", "an offered handle must have an effect"),
     ("every_parameter_gets_a_gradient", "Idle", "", "weight gets no gradient"),
     (
         "state_dict_round_trips",
@@ -295,7 +295,7 @@ OF_CLASSES = [
             "Known",
         )
     ),
-    ("counts_tokens_is_measured", "Counted"),
+    ("counts_tokens_is_as_declared", "Counted"),
     ("inputs_are_left_alone", "Overwriting"),
     ("inputs_are_left_alone", "Moving"),
     ("two_calls_are_equal", "Seeding"),
@@ -304,9 +304,9 @@ OF_CLASSES = [
     ("no_output_depends_on_a_later_token", "Spread"),
     ("mixed_precision_runs", "Double"),
     ("no_tensor_is_made_on_another_device", "Rooted"),
-    ("handles_are_measured", "Misspelt"),
-    ("handles_are_measured", "Hollow"),
-    ("max_positions_is_measured", "Tabled"),
+    ("handles_are_as_declared", "Misspelt"),
+    ("handles_are_as_declared", "Hollow"),
+    ("max_positions_is_as_declared", "Tabled"),
 ]
 
 
@@ -317,7 +317,7 @@ def test_a_mistake_that_people_make_is_found_by_the_check_that_is_about_it(
     (mistake,) = (each for each in ENCODINGS if each.name == wrong)
     said = broken(name, wrong, folder, upon_folder)
     assert mistake.said in str(said)
-    assert place(said, []) or name != "max_positions_is_measured"
+    assert place(said, []) or name != "max_positions_is_as_declared"
 
 
 def verdict_of(body: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -396,7 +396,7 @@ def test_the_command_finds_each_mistake(
 def test_every_check_but_one_is_shown_something_broken() -> None:
     """That the transformer's own weights start equal cannot be broken from inside an encoding."""
     by_class = {name for name, _ in OF_CLASSES}
-    shown = {case[0] for case in CASES} | by_class | {"shared_modules_start_equal_across_encodings"}
+    shown = {case[0] for case in CASES} | by_class | {"the_weights_of_the_rest_start_the_same"}
     assert shown == {function.__name__ for function in conformance.SUITE.checks}
 
 
@@ -575,7 +575,7 @@ def test_what_is_not_asked_is_said_with_the_reason_and_all_lines_are_counted(
     number = len(conformance.SUITE.checks)
     assert sum(kinds.values()) == number and kinds["FAILED"] == 1 and kinds["--"] == 4
     reason = "“no output depends on a later token” failed"
-    assert f"  --      relative is measured: not asked, because {reason}" in lines
+    assert f"  --      relative is as declared: not asked, because {reason}" in lines
     assert last == (
         f"{number - 5} of {number} promises kept by encoding=spread; 1 failed; 4 were not asked, "
         f"because {reason}."
@@ -589,7 +589,7 @@ def test_what_has_no_meaning_for_a_class_is_not_counted_as_kept(
     *lines, last = capsys.readouterr().out.splitlines()
     lines = [line for line in lines if not line.startswith("  note ")]
     assert (
-        "  --      is identity is measured: not asked, because its training changes"
+        "  --      is identity is as declared: not asked, because its training changes"
         in "\n".join(lines)
     )
     kept, number = map(int, re.findall(r"^(\d+) of (\d+)", last)[0])

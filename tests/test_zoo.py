@@ -214,7 +214,8 @@ def test_who_has_no_zoo_there_unpacks_the_file(
     assert command.main(["list", "results/zoo"]) == 0
     first, line = capsys.readouterr().out.splitlines()[-2:]
     assert first == f"{FILE}: 1 training"
-    assert line.startswith(f"  {packed}  RoPE on Passkey, seed 0, ")
+    settings = "RoPE(base=10000, layout=half) on Passkey(key_length=3, "
+    assert line.startswith(f"  {packed}  {settings}") and "), seed 0, 20 steps, made on" in line
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from posbench.boards import findings, opening, page_data
 from posbench.boards.likely import OfTask
 from posbench.boards.measured_runs import MeasuredRuns, lengths_frame, more_context, runs_frame
 from posbench.boards.predictions import contrast_parts
-from posbench.boards.ranking import RankedRows, standings_of, standings_without_board
+from posbench.boards.ranking import RankedRows, standings_beside, standings_of
 from posbench.boards.remarks import origins, remarks
 from posbench.boards.tables import (
     GUIDE,
@@ -88,7 +88,7 @@ def generate(
     warned = remarks(measured, audits)
     made_from = f"{'; '.join(origins(measured.records))}."
     asked = standings_of(board, measured)
-    standings = asked or standings_without_board(measured)
+    standings = [*asked, *standings_beside(asked, measured)]
     parts = [ranked(board, each, measured) for each in standings]
     usual = standings[0].part.protocol if standings else ""
     tasks = list(task_parts(measured, board, usual))
@@ -101,11 +101,11 @@ def generate(
     # Several paragraphs say how a board was made as well, and are below.
     short = speaks and board.about.strip() and "\n\n" not in board.about
     judged = [board.about.strip()] if short else []
-    first = findings.first_shown(standings)
+    first = findings.first_shown(asked or standings)
     doors = findings.doors(asked) if speaks else {}
     headline = [] if doors else [said for each in pretrained for said in each.answer]
     if not (doors or headline):
-        headline = list(findings.headline(standings))
+        headline = list(findings.headline(asked or standings))
     beside = boards_beside(folder)
     here = "".join(f": {name.lower()}" for name, href in beside.items() if href == HERE_ITSELF)
     own_board = folder.resolve().name == board.name  # not that of folders without one
@@ -178,6 +178,7 @@ BOARDS = {
     "Bands, layers, best keys": "stretched",
     "Further training": "fine_tuned",
     "Bases and channels": "bases",
+    "Patterns of layers": "layers",
     "Hybrids": "hybrids",
     "Real text": "text",
     "Tasks": "tasks",

@@ -360,6 +360,24 @@ def standings_without_board(measured: MeasuredRuns) -> list[RankedRows]:
     return found
 
 
+def standings_beside(asked: Sequence[RankedRows], measured: MeasuredRuns) -> list[RankedRows]:
+    """Standings of rows that a board has not asked for, as those of the user: among all rows of
+    their protocol and class, on the tasks that they have been run on.
+    """
+    if measured.runs.empty:
+        return []
+    row, table = ["protocol_name", "row"], ["protocol_name", "class", "task"]
+    known = {key for each in asked for key in _keys(each.part.runs, row)}
+    others = [key not in known for key in _keys(measured.runs, row)]
+    wanted = {*_keys(measured.runs[others], table)}
+    runs = measured.runs[[key in wanted for key in _keys(measured.runs, table)]]
+    return standings_without_board(replace(measured, runs=runs)) if wanted else []
+
+
+def _keys(runs: pd.DataFrame, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    return [*runs[list(columns)].itertuples(index=False, name=None)]
+
+
 def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataFrame, float]:
     """Runs with areas to the longest multiple that all tasks have, and that multiple.
 

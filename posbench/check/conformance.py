@@ -162,7 +162,7 @@ def state_dict_round_trips(subject: Subject) -> None:
     )
 
 
-def shared_modules_start_equal_across_encodings(subject: Subject) -> None:
+def the_weights_of_the_rest_start_the_same(subject: Subject) -> None:
     """The transformer's own weights do not depend on the encoding, so that methods start alike."""
     ours = subject.made().model().state_dict()
     bare = copy.deepcopy(subject.made().composed)
@@ -199,7 +199,7 @@ SUITE = Suite(
         contract.two_calls_are_equal,
     ),
     others=(
-        declarations.max_positions_is_measured,
+        declarations.max_positions_is_as_declared,
         contract.inputs_are_left_alone,
         contract.training_and_test_are_the_same,
         contract.mixed_precision_runs,
@@ -210,14 +210,14 @@ SUITE = Suite(
         contract.no_output_depends_on_a_later_token,
         contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
         contract.positions_are_taken_as_they_come,
-        declarations.counts_tokens_is_measured,
-        declarations.relative_is_measured,
+        declarations.counts_tokens_is_as_declared,
+        declarations.relative_is_as_declared,
         declarations.float_positions_are_accepted_iff_declared,
         contract.finite_under_decreasing_positions,
-        declarations.handles_are_measured,
+        declarations.handles_are_as_declared,
         every_parameter_gets_a_gradient,
         state_dict_round_trips,
-        shared_modules_start_equal_across_encodings,
+        the_weights_of_the_rest_start_the_same,
         two_constructions_are_equal,
         every_numeric_setting_changes_an_output,
         every_setting_of_the_model_changes_an_output,
@@ -230,7 +230,7 @@ SUITE = Suite(
             contract.inputs_are_left_alone,
             contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
         ),
-        declarations.relative_is_measured: (contract.positions_are_taken_as_they_come,),
+        declarations.relative_is_as_declared: (contract.positions_are_taken_as_they_come,),
         declarations.float_positions_are_accepted_iff_declared: (
             contract.positions_are_taken_as_they_come,
         ),

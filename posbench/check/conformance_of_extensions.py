@@ -179,7 +179,7 @@ def the_base_keeps_its_weights_and_its_outputs(subject: ExtendedSubject) -> None
     )
 
 
-def is_identity_is_measured(subject: ExtendedSubject) -> None:
+def is_identity_is_as_declared(subject: ExtendedSubject) -> None:
     """Outputs at the training length against those of the base."""
     if subject.asked.trains:
         raise NotAsked("its training changes something")
@@ -323,7 +323,7 @@ SUITE = Suite(
     others=(
         declarations_are_known,
         the_base_keeps_its_weights_and_its_outputs,
-        is_identity_is_measured,
+        is_identity_is_as_declared,
         something_changes_beyond_training,
         scale_follows_the_length_as_declared,
         every_numeric_setting_changes_an_output,

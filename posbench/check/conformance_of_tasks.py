@@ -164,7 +164,7 @@ def a_prompt_has_one_answer(asked: ChosenTask) -> None:
         )
 
 
-def chance_is_measured(asked: ChosenTask) -> None:
+def chance_is_as_declared(asked: ChosenTask) -> None:
     """Chance is what the answer of another sample scores, which knows the format and no more."""
     if _has_no_one_answer(asked.task):
         raise NotAsked("the task has a score of its own")
@@ -249,7 +249,7 @@ SUITE = Suite(
         lengths_are_as_declared,
         sources_hold_what_they_are_the_source_of,
         a_prompt_has_one_answer,
-        chance_is_measured,
+        chance_is_as_declared,
         worked_examples_are_what_it_generates,
     ),
     rests_on={

@@ -29,7 +29,7 @@ LONGEST = 256
 """Tokens of the longest sequence in which a class may begin to count them."""
 
 
-def relative_is_measured(subject: Subject) -> None:
+def relative_is_as_declared(subject: Subject) -> None:
     """Logits must survive a shift of all positions if and only if `relative` is declared.
 
     Also where the parameters of the encodings are no longer what they begin with.
@@ -75,7 +75,7 @@ def float_positions_are_accepted_iff_declared(subject: Subject) -> None:
         )
 
 
-def counts_tokens_is_measured(subject: Subject) -> None:
+def counts_tokens_is_as_declared(subject: Subject) -> None:
     """A class that says it counts tokens does so, at the latest in the longest test."""
     for encoding in subject.stirred():
         if not getattr(encoding, "counts_tokens", False):
@@ -88,7 +88,7 @@ def counts_tokens_is_measured(subject: Subject) -> None:
         )
 
 
-def max_positions_is_measured(subject: Subject) -> None:
+def max_positions_is_as_declared(subject: Subject) -> None:
     """Positions up to the limit work, and beyond it there is an IndexError.
 
     Without a limit, position 100,000 must work.
@@ -118,7 +118,7 @@ def max_positions_is_measured(subject: Subject) -> None:
         )
 
 
-def handles_are_measured(subject: Subject) -> None:
+def handles_are_as_declared(subject: Subject) -> None:
     """Each handle is one that some extension takes hold of, with the attribute that it means,
     and some extension must have an effect through it at the longest test.
 

@@ -352,7 +352,8 @@ class Advice:
                 costs = OneFactor(self.settings.results, self.like)
                 yield from costs.lines(name, self.model.factor)
         model = self.settings.model or "FOLDER"
-        names = ",".join(["direct", *list(order.index)[:3]])
+        served = [] if name is None else [name]
+        names = ",".join(dict.fromkeys(["direct", *served, *map(str, order.index[:3])]))
         wanted = self.model.factor
         yield (
             f"Measure next: posbench pretrained model={model} extension={names} scale=served "

@@ -46,14 +46,16 @@ def path_of(record: Record, results_dir: str | Path) -> Path:
     return record_path(results_dir, *names, record.seed)
 
 
-def leaderboard_command(results_dir: Path) -> Command:
-    """The command that makes the page of a results folder; your own needs no name.
+def leaderboard_command(results_dir: Path, own: Iterable[Path] = ()) -> Command:
+    """The command that makes the page of a results folder; your own needs no name. Folders of the
+    user are named, so that their classes are at hand.
 
     A folder with claims of papers and no leaderboard has the page of its claims alone.
     """
     if (results_dir / "claims.yaml").exists() and not (results_dir / "leaderboard.csv").exists():
         return Command("posbench board claims", (str(results_dir),))
-    return Command("posbench board", () if results_dir == LOCAL else (str(results_dir),))
+    found = Command("posbench board", () if results_dir == LOCAL else (str(results_dir),))
+    return found.with_options(*(word for each in own for word in ("--config-dir", str(each))))
 
 
 def loose(results_dir: str | Path) -> list[Path]:

@@ -13,6 +13,7 @@ from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from posbench.base.wording import printable
+from posbench.config.folders import searched
 from posbench.config.identity import Identity
 from posbench.core.row import Row
 from posbench.records.files import leaderboard_command
@@ -63,7 +64,7 @@ class Console:
     def kept(self, cpu_seconds: float, path: Path, results_dir: Path) -> None:
         """What the training took, where the record is, and what comes next."""
         self.say(f"Training took {cpu_seconds:.0f} s of CPU time. Record: {path}")
-        self.say(f"Leaderboard: {leaderboard_command(results_dir)}")
+        self.say(f"Leaderboard: {leaderboard_command(results_dir, searched())}")
 
 
 class TemporaryConsole(Console):

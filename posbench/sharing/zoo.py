@@ -11,8 +11,9 @@ place, and zoo= alone none. So only somebody without that folder needs to unpack
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -29,6 +30,7 @@ from posbench.base.errors import PosbenchError, first_mistake
 from posbench.base.wording import counted, printable
 from posbench.config.command_lines import Parser
 from posbench.config.compose import composing
+from posbench.config.constructors import source_of_size
 from posbench.config.exit_status import exit_status
 from posbench.records.files import LOCAL
 from posbench.running.checkpoints import CONTENT, FINISHED, WEIGHTS
@@ -119,13 +121,25 @@ def _list(chosen: argparse.Namespace) -> int:
 def _lines(zoo: Zoo) -> Iterator[str]:
     trainings = zoo.trainings
     yield f"{zoo.path}: {counted(len(trainings), 'training')}"
+    lines = []
     for key, each in trainings.items():
-        task, encoding = each.content["task"][0]["_target_"], each.content["encoding"]["_target_"]
+        task, encoding = _called(each.content["task"][0]), _called(each.content["encoding"])
         steps = each.log.curve.step[-1] if each.log.curve.step else 0
-        yield (
-            f"  {key}  {encoding} on {task}, seed {each.content['seed']}, {steps:,} steps, made on "
-            f"{each.made_on}"
+        seed = f"seed {each.content['seed']}, {steps:,} steps"
+        lines.append(
+            (task, encoding, seed, f"  {key}  {encoding} on {task}, {seed}, made on {each.made_on}")
         )
+    yield from (line for *_, line in sorted(lines))
+
+
+def _called(node: Mapping[str, Any]) -> str:
+    """A class with its settings that are no sizes of the model, by which trainings differ."""
+    shown = [
+        f"{name}={value}"
+        for name, value in node.items()
+        if not name.startswith("_") and source_of_size(name) is None
+    ]
+    return f"{node['_target_']}({', '.join(shown)})" if shown else str(node["_target_"])
 
 
 def _unpack(chosen: argparse.Namespace) -> int:

@@ -294,7 +294,7 @@ class Sweep:
         for event in failures:
             self.say(f"  {event.title}: {event.sentence}\n    {event.command}")
         if self.leaderboard and (made or skipped):
-            self.say(f"Leaderboard: {leaderboard_command(self.results_dir)}")
+            self.say(f"Leaderboard: {leaderboard_command(self.results_dir, searched())}")
         if failures or wrong:
             raise Failed(f"{len(failures) + wrong:,} of {counted(planned.requested, 'run')} failed")
 
