@@ -22,7 +22,7 @@ from posbench.base.wording import complaint, printable
 from posbench.boards import findings
 from posbench.boards.measured_runs import under_one_protocol
 from posbench.boards.page import generate
-from posbench.boards.tables import LEARNED, REACHES, latex
+from posbench.boards.tables import LEARNED, REACHES, Term, latex, of_kind
 from posbench.config import command_lines
 from posbench.config.board import Board, board_of, load, names
 from posbench.config.board_rows import pairs
@@ -35,7 +35,9 @@ from posbench.showing.pages import Chapter
 COMMAND = "posbench board"
 
 
-def show(parts: Sequence[Chapter], notes: Sequence[str], emit: Callable[[str], None]) -> None:
+def show(
+    parts: Sequence[Chapter], notes: Sequence[str], emit: Callable[[str], None], learned: Term
+) -> None:
     """Print the tables in the terminal, with the columns that it has room for."""
     for part in parts:
         emit(printable(f"{part.title}\n"))
@@ -44,7 +46,8 @@ def show(parts: Sequence[Chapter], notes: Sequence[str], emit: Callable[[str], N
                 for line in [*([said, ""] if said else []), *group.aligned(indent=2)]:
                     emit(f"  {printable(line)}" if line == said else f"  {line}".rstrip())
                 emit("")
-    emit(f"learned: {LEARNED.short} reaches: {REACHES.short}\n")
+    of_trainings = f" reaches: {REACHES.short}" if learned is LEARNED else ""
+    emit(f"learned: {learned.short}{of_trainings}\n")
     for note in notes:
         emit(printable(f"Note: {note}"))
 
@@ -124,7 +127,8 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
         return 1 if unreadable else 0
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ± still gets its tables
-    show(made.parts, made.notes, emit)
+    kinds = [each.kind for each in made.ranked]
+    show(made.parts, made.notes, emit, of_kind(kinds[0]) if len({*kinds}) == 1 else LEARNED)
     emit(f"Written, with more columns: {', '.join(map(str, written))}")
     emit(f"Open the page in a browser: {chosen.folder / 'leaderboard.html'}")
     return 1 if unreadable else 0

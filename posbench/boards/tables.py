@@ -50,6 +50,8 @@ LEARNED = Term(
     "The share of trainings that pass the gate of their task at 1x: a score of .95 for most tasks.",
     "Every task weighs the same. An extension counts by its training, before it was extended.",
 )
+RIGHT = Term("Learned", "The share of samples that are right at 1x. Nothing was trained here.")
+"""The same of a pretrained model."""
 TASKS = Term(
     "Tasks",
     "How many tasks the row has learned, with one training at least, of those that it was run on.",
@@ -134,6 +136,11 @@ GUIDE = (
 # -- what is ranked together -----------------------------------------------------------------------
 
 
+def of_kind(kind: str) -> Term:
+    """What learned means of rows of a class."""
+    return RIGHT if is_pretrained(kind) else LEARNED
+
+
 def ranking(standing: RankedRows, measured: MeasuredRuns, own: str = "") -> Table:
     """The rows of a standing, best first, and those below the table, which are marked as lacking.
     A column in which no row has anything is left out.
@@ -153,7 +160,7 @@ def ranking(standing: RankedRows, measured: MeasuredRuns, own: str = "") -> Tabl
         **at,
     )
     columns: dict[Column, Callable[[pd.Series], str]] = {
-        Column("learned", LEARNED.short): lambda row: share(row["learned"]),
+        Column("learned", of_kind(standing.kind).short): lambda row: share(row["learned"]),
         Column("tasks", TASKS.short): lambda row: f"{row['tasks']:.0f}/{row['num_tasks']:.0f}",
         Column("reaches", REACHES.short, heat=True): _number("reaches"),
         Column("95 %", INTERVAL.short): lambda row: span(row["low"], row["high"]),
