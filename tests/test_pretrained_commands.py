@@ -368,7 +368,14 @@ def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
         shown = gains.loc[best, "low"] > 0
         assert said[0].startswith(f"Take {best}," if shown else f"{best} has the highest mean")
         assert any(line.startswith("Measure next: posbench pretrained") for line in said)
-        assert any("is 48 readings of a text, half of them of" in line for line in said)
+        [words] = [line for line in said if line.startswith("Measure next: ")]
+        [names] = re.findall(r"extension=direct,(\S+)", words)
+        served = next((line.split()[2] for line in said if line.startswith("To serve ")), best)
+        assert {served, best} <= {*names.split(",")} and served == names.split(",")[0]
+        readings = 12 * (1 + len(names.split(",")))
+        assert f"That is {readings} readings of a text, half of them of {length} tokens." in str(
+            said
+        )
         assert sum("is shown to gain anything" in line for line in said) == (not shown)
 
 
