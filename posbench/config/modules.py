@@ -276,9 +276,11 @@ def refuse_edited(folders: Iterable[Path]) -> bool:
     hash is that of the file. True if one was imported or reloaded since this was asked last.
     """
     within, fresh = [folder.resolve() for folder in folders], False
-    for module in list(sys.modules.values()):
+    for module in list(sys.modules.values()) if within else ():
         file, spec = getattr(module, "__file__", None), getattr(module, "__spec__", None)
         if not (isinstance(file, str) and file.endswith(".py") and isinstance(spec, ModuleSpec)):
+            continue
+        if file.startswith(_installed()):  # most modules by far, and quickly said
             continue
         path = Path(file).resolve()
         mine = any(map(path.is_relative_to, within)) and not _is_installed(path)
