@@ -67,6 +67,9 @@ class CalledModule(ModuleType):
     def __repr__(self) -> str:
         return f"<function {self.__name__}, and the package>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return import_module, (self.__name__,)
+
     @property
     def _function(self) -> Any:
         return getattr(import_module("posbench.calls"), self.__name__.rpartition(".")[2])

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import re
 import sys
 import tempfile
 import warnings
@@ -36,7 +37,7 @@ from posbench.config.building import OF_A_RUN
 from posbench.config.compose import compose, hydra_of_its_own
 from posbench.config.exit_status import of_the_system
 from posbench.config.folders import importable
-from posbench.config.modules import refuse_edited
+from posbench.config.modules import imported_anew
 from posbench.config.options import BROKEN
 from posbench.config.own_class import OwnClass, plain
 from posbench.config.provenance import known_hash
@@ -130,8 +131,7 @@ def run(
     with _sentences([], []):
         own = _folders(config_dir)
         given = [*map(_word, words), *written(settings)]
-        _refuse_edited(own)
-    with _sentences(given, own), _quiet(progress):
+    with _sentences(given, own), _quiet(progress), _as_written(_classes_in(own)):
         if launched := next((word for word in given if word.startswith("hydra")), None):
             raise ConfigError(
                 f"{launched} is for the command line, as Python makes runs one after the other: "
@@ -224,17 +224,18 @@ def check(subject: type | str | Path, *words: str, **settings: Any) -> pd.DataFr
         own: list[Path] = []
         if isinstance(subject, type):
             found = OwnClass(subject)
-            _refuse_edited([found.folder])
+            stack.enter_context(importable([found.folder]))
+            stack.enter_context(_as_written([subject.__module__]))
+            found = found.loaded_again()
             folder = found.folder_with_yaml()
             if folder is None or settings:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                 found.write(folder, settings)
-            stack.enter_context(importable([found.folder]))
             own, given = [folder], [found.word_in(folder), *words]
         else:
             given, own = [str(subject), *map(_word, words)], []
             given += [f"{_group_of(given[0])}.{word}" for word in written(settings)]
-            _refuse_edited(_folders_around(subject))
+            stack.enter_context(_as_written(_classes_in(_folders_around(subject))))
         stack.enter_context(_sentences(given, own))
         stack.enter_context(_quiet(progress=True))
         given, own = command.choices(given, own, stack)
@@ -286,24 +287,25 @@ def compare(
         more = [*map(_word, words), *written(settings)]
         if isinstance(subject, type):
             found = OwnClass(subject)
-            _refuse_edited([found.folder])
-            mine = inspect.signature(subject).parameters
+            with importable([found.folder]), _as_written([subject.__module__]):
+                found = found.loaded_again()
+                mine = inspect.signature(found.cls).parameters
+                if found.folder_with_yaml() is None:
+                    print(f"Written: {found.write(found.folder, {})}")
             more = [
                 f"{found.group}.{word}"
                 if word.partition("=")[0].partition(".")[0] in mine
                 else word
                 for word in more
             ]
-            if found.folder_with_yaml() is None:
-                print(f"Written: {found.write(found.folder, {})}")
             subject = found.folder / found.group / f"{found.name_in(found.folder)}.yaml"
-        _refuse_edited(_folders_around(subject))
     given = [str(subject), *more]
     options = [*["--quick"] * quick, *["--whole"] * whole, *["--no-training"] * (not train)]
     options += ["--board", board] if board is not None else []
     options += ["--than", than] if than is not None else []
     options += ["--against", str(against)] if against is not None else []
-    with _sentences(given, []), _quiet(progress=True):
+    classes = _classes_in(_folders_around(subject))
+    with _sentences(given, []), _quiet(progress=True), _as_written(classes):
         return compared([*given, *options])
 
 
@@ -370,12 +372,23 @@ def _refuse_object(subject: Any, name: str) -> None:
         )
 
 
-def _refuse_edited(folders: Sequence[Path]) -> None:
-    """ConfigError where a class was edited since it was imported; one that was reloaded since has
-    another hash.
-    """
-    if refuse_edited(folders):
-        known_hash.cache_clear()
+@contextlib.contextmanager
+def _as_written(modules: Sequence[str]) -> Iterator[None]:
+    """Within, modules of the user are what their files say, and so are hashes of their source."""
+    with imported_anew(modules):
+        if modules:
+            known_hash.cache_clear()
+        yield
+
+
+def _classes_in(folders: Sequence[Path]) -> list[str]:
+    """The modules of the classes that YAMLs in folders like conf/ name."""
+    texts = (
+        path.read_text("utf-8", errors="replace")
+        for folder in folders
+        for path in folder.glob("*/*.yaml")
+    )
+    return re.findall(r"_target_:\s*[\"']?([\w.]+)\.\w", "\n".join(texts))
 
 
 def _folders_around(subject: Any) -> list[Path]:

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from posbench import standalone
 from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, known_names
+from posbench.config.own_class import plain
 from posbench.position import count
 from posbench.pretrained.command import FARTHEST
 from posbench.pretrained.continuing import pieces
@@ -106,6 +107,7 @@ def unbound(extension: str | UnboundExtension) -> UnboundExtension:
 
 def _items(name: str, value: Any, *kinds: type) -> list[Any]:
     """The items of a list of these kinds, or the one that is given alone."""
+    value = plain(value)
     found = [value] if isinstance(value, kinds) else value
     if not isinstance(found, list | tuple | set | range) or not found:
         raise ConfigError(f"{name} is a list of at least one, got {value!r}")
@@ -113,6 +115,7 @@ def _items(name: str, value: Any, *kinds: type) -> list[Any]:
 
 
 def _multiple(value: Any) -> float:
+    value = plain(value)
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     if not 0 < number <= FARTHEST:
         raise ConfigError(

@@ -1029,7 +1029,8 @@ def test_the_script_of_the_documentation_extends_and_evaluates(folder: Path) -> 
 
 def test_an_evaluation_is_a_frame_of_what_the_command_says(said: Said, folder: Path) -> None:
     model, tokenizer = Files(folder).load("auto")
-    frame = posbench.evaluate(model, tokenizer, ["direct", "yarn"], [1, 1.5], questions=2)
+    lengths = np.array([1, 1.5])
+    frame = posbench.evaluate(model, tokenizer, ["direct", "yarn"], lengths, questions=2)
     lines = table(said()[1], "passkey")
     assert list(frame.extension) == [line[0] for line in lines]
     assert list(frame.tokens.astype(str)) == [line[1] for line in lines]

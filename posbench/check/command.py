@@ -33,6 +33,7 @@ from posbench.config.blame import last_line_in, place, shown, told
 from posbench.config.building import OF_A_RUN, class_of_run
 from posbench.config.compose import compose, composing
 from posbench.config.exit_status import exit_status
+from posbench.config.identity import identify
 from posbench.config.words import Word, is_file
 
 
@@ -197,9 +198,11 @@ def _picture(kind: str, words: Sequence[str], subject: Any) -> Iterator[str]:
     from posbench.explain import sketches
 
     host = [f"encoding={subject.host}"] if kind == "extension" and subject.host else []
-    name = compose(*words).choices.get(kind) or ""
     try:
+        name = identify(compose(*words, *host)).method.label
         yield from sketches.told(sketches.sketch(name, [*words, *host]))
+    except SystemExit as error:
+        yield f"it ends the process with {sketches.HEADS} heads of {sketches.WIDTH} channels: {error}"
     except Exception as error:  # what is examined may raise anything
         said = _sentence(error, place(error, subject.classes))
         yield f"it fails with {sketches.HEADS} heads of {sketches.WIDTH} channels: {said}"

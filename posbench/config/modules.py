@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
-import inspect
 import io
 import sys
 import sysconfig
@@ -18,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import CodeType, ModuleType
 from typing import Any, Self
 
 from posbench.base.errors import ConfigError
@@ -265,74 +263,37 @@ def _found(module: str) -> ModulePlace:
 
 # -- modules that are loaded -----------------------------------------------------------------------
 
-_as_imported: dict[str, tuple[ModuleSpec, bytes]] = {}
-"""What a module's file held when it was looked at first, by the spec that each import and each
-reload has anew.
-"""
 
-
-def refuse_edited(folders: Iterable[Path]) -> bool:
-    """ConfigError if a module below these folders is loaded otherwise than its file says now, for a
-    hash is that of the file. True if one was imported or reloaded since this was asked last.
+@contextmanager
+def imported_anew(modules: Iterable[str]) -> Iterator[None]:
+    """Within the block, these modules of the user and those that they import are what their files
+    say now, as their hashes are; after it, those of before are back. A notebook edits files of
+    modules that it has loaded, and Python would go on with the earlier code.
     """
-    within, fresh = [folder.resolve() for folder in folders], False
-    for module in list(sys.modules.values()) if within else ():
-        file, spec = getattr(module, "__file__", None), getattr(module, "__spec__", None)
-        if not (isinstance(file, str) and file.endswith(".py") and isinstance(spec, ModuleSpec)):
-            continue
-        if file.startswith(_installed()):  # most modules by far, and quickly said
-            continue
-        path = Path(file).resolve()
-        mine = any(map(path.is_relative_to, within)) and not _is_installed(path)
-        if not mine or spec.name.split(".")[0] == "posbench" or not path.is_file():
-            continue
-        text = path.read_bytes()
-        known = _as_imported.get(spec.name)
-        if known is None or known[0] is not spec:
-            fresh, known = True, (spec, text)
-        if known[1] != text or not _is_made_of(module, text, path):
-            raise ConfigError(
-                f"{file} has changed since it was imported: call importlib.reload on "
-                f"{spec.name}, and import from it again, or restart Python"
-            )
-        _as_imported[spec.name] = known
-    return fresh
-
-
-def _is_made_of(module: ModuleType, content: bytes, path: Path) -> bool:
-    """Whether all functions that a module has defined are those of a text."""
+    tops = _imported_by(modules)
+    before = {name: sys.modules[name] for name in sys.modules if name.split(".")[0] in tops}
+    for name in before:
+        del sys.modules[name]
+    importlib.invalidate_caches()
     try:
-        written = {*_codes(compile(python_of(content, path), str(path), "exec", 0, True))}
-    except SyntaxError:
-        return False
-    own = [each for each in vars(module).values() if _defined_in(each, module)]
-    parts = [part for each in own if isinstance(each, type) for part in vars(each).values()]
-    found = (getattr(inspect.unwrap(each), "__code__", None) for each in (*own, *parts))
-    return all(
-        _key(code) in written
-        for code in found  # what a decorator has made, as of a dataclass, is in no file
-        if code and Path(code.co_filename).name == path.name
-    )
+        yield
+    finally:
+        sys.modules.update(before)
 
 
-def _defined_in(value: object, module: ModuleType) -> bool:
-    return callable(value) and getattr(value, "__module__", None) == module.__name__
-
-
-def _codes(code: CodeType) -> Iterator[tuple[Any, ...]]:
-    yield _key(code)
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _codes(each)
-
-
-def _key(code: CodeType) -> tuple[Any, ...]:
-    """What a function computes; the same wherever it is compiled."""
-    inside = []
-    for each in code.co_consts:
-        some = sorted(map(repr, each)) if isinstance(each, frozenset) else each
-        inside.append(_key(each) if isinstance(each, CodeType) else repr(some))
-    return (code.co_name, code.co_code, *inside, code.co_names, code.co_varnames)
+def _imported_by(modules: Iterable[str]) -> set[str]:
+    """The packages and modules of the user that these lead to, themselves included."""
+    waiting, found = list(modules), set[str]()
+    while waiting:
+        module = waiting.pop()
+        top = module.split(".")[0]
+        if module in found or top in ("posbench", "__main__") or not _counts(module):
+            continue
+        found.add(module)
+        if (source := source_of(module)) is not None:
+            places = [*source.imported.values(), *(place for _, place in source.inside)]
+            waiting += [place for place, _ in places] + list(source.stars)
+    return {module.split(".")[0] for module in found}
 
 
 def _is_package(module: str) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import operator
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml  # type: ignore[import-untyped]
 
@@ -36,6 +38,11 @@ class OwnClass:
         parts = cls.__module__.split(".")
         levels = len(parts) - (Path(file).name != "__init__.py")
         self.folder = Path(file).resolve().parents[levels]
+
+    def loaded_again(self) -> Self:
+        """The class of that name in its module as it is loaded now."""
+        module = importlib.import_module(self.cls.__module__)
+        return type(self)(operator.attrgetter(self.cls.__qualname__)(module))
 
     @property
     def target(self) -> str:

@@ -103,15 +103,17 @@ def told(mine: Mapping[str, Any]) -> Iterator[str]:
     """What a sketch shows, in sentences: how scores change with the distance, and which rows have
     the same picture. A wrong sign is seen here, and a method that does nothing.
     """
-    trends = Counter(trend(mine, curve) for curve in mine["curves"])
-    (how, heads), first = trends.most_common(1)[0], mine["curves"][0]
+    trends = [trend(mine, curve) for curve in mine["curves"]]
+    how, heads = Counter(trends).most_common(1)[0]
+    head = trends.index(how)  # whose numbers are shown
     trained = [at for at, distance in enumerate(mine["distances"]) if distance < mine["trained"]]
-    places = dict.fromkeys((trained[0], trained[len(trained) // 4], trained[-1]))
-    values = [f"{_value(first[at])} at {mine['distances'][at]}" for at in places]
-    where = "" if len(trends) == 1 else f" in {heads} of {len(mine['curves'])} heads"
+    places = dict.fromkeys((*trained[:2], trained[len(trained) // 4], trained[-1]))
+    shown = mine["curves"][head]
+    values = [f"{_value(shown[at])} at {mine['distances'][at]}" for at in places]
+    where = "" if heads == len(trends) else f" in {heads} of {len(trends)} heads"
     yield (
         f"untrained and between equal tokens, the {mine['quantity']} {how}{where}: "
-        f"{listed(values)} (first head)"
+        f"{listed(values)} (head {head + 1})"
     )
     if names := alike(mine):
         more = [counted(len(names) - SHOWN, "other row")] if len(names) > SHOWN else []
@@ -122,11 +124,15 @@ def told(mine: Mapping[str, Any]) -> Iterator[str]:
 
 
 def trend(mine: Mapping[str, Any], curve: Sequence[float | None]) -> str:
-    """How a curve goes within the trained distances."""
-    near = [distance < mine["trained"] for distance in mine["distances"]]
+    """How a curve goes within the trained distances, from the token before on: that a token sees
+    itself otherwise than all others says nothing of distance.
+    """
+    near = [0 < distance < mine["trained"] for distance in mine["distances"]]
     values = np.array([value for value, kept in zip(curve, near, strict=True) if kept], float)
-    steps = np.diff(values[np.isfinite(values)])
-    little = SAME * np.ptp(values[np.isfinite(values)]) if len(steps) else 0.0
+    values = values[np.isfinite(values)]
+    if len(values) < 2:
+        return "is seen at one distance alone" if len(values) else "is seen at no other distance"
+    steps, little = np.diff(values), SAME * np.ptp(values)
     up, down = bool((steps > little).any()), bool((steps < -little).any())
     if up and down:
         return "rises and falls with the distance"
