@@ -202,7 +202,7 @@ def _picture(kind: str, words: Sequence[str], subject: Any) -> Iterator[str]:
         name = identify(compose(*words, *host)).method.label
         yield from sketches.told(sketches.sketch(name, [*words, *host]))
     except SystemExit as error:
-        yield f"it ends the process with {sketches.HEADS} heads of {sketches.WIDTH} channels: {error}"
+        yield f"it exits with {sketches.HEADS} heads of {sketches.WIDTH} channels: {error}"
     except Exception as error:  # what is examined may raise anything
         said = _sentence(error, place(error, subject.classes))
         yield f"it fails with {sketches.HEADS} heads of {sketches.WIDTH} channels: {said}"
