@@ -169,7 +169,7 @@ def _sweep(asked: Request, *, plan_only: bool) -> pd.DataFrame:
     ]
     planned = plan(Request(left))
     complete = planned.complete
-    for reason, rows in planned.refused.items():
+    for reason, rows in planned.refused.items() if asked.board is None else ():
         for row, on in rows.items():
             warnings.warn(f"{row} is not tested on {', '.join(on)}: {reason}", stacklevel=4)
     if failed is not None:
