@@ -802,6 +802,9 @@ def test_rows_of_the_user_are_shown_beside_those_of_the_board() -> None:
     assert list(beside.summary.index) == ["decay", "nope", "rope"]
     assert {*beside.part.runs["task"]} == {"copy"} and beside.summary.loc["decay", "placed"]
     assert standings_beside(asked, MeasuredRuns.of(published, board)) == []
+    further = [record("rope", scores, seed, task="sort", encoding="rope") for seed in (10, 11, 12)]
+    [other] = standings_beside(asked, MeasuredRuns.of([*published, *further], board))
+    assert list(other.summary.index) == ["rope"] and {*other.part.runs["task"]} == {"sort"}
     assert (
         beside.part.title
         in page.generate(Path("mine"), [*published, *own], (), board).pages[page.PAGE]

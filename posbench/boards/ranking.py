@@ -361,12 +361,12 @@ def standings_without_board(measured: MeasuredRuns) -> list[RankedRows]:
 
 
 def standings_beside(asked: Sequence[RankedRows], measured: MeasuredRuns) -> list[RankedRows]:
-    """Standings of rows that a board has not asked for, as those of the user: among all rows of
-    their protocol and class, on the tasks that they have been run on.
+    """Standings of rows that a board has not asked for, or not on a task, as those of the user:
+    among all rows of their protocol and class, on these tasks.
     """
     if measured.runs.empty:
         return []
-    row, table = ["protocol_name", "row"], ["protocol_name", "class", "task"]
+    row, table = ["protocol_name", "row", "task_name"], ["protocol_name", "class", "task_name"]
     known = {key for each in asked for key in _keys(each.part.runs, row)}
     others = [key not in known for key in _keys(measured.runs, row)]
     wanted = {*_keys(measured.runs[others], table)}
