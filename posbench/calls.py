@@ -393,8 +393,8 @@ def _classes_in(folders: Sequence[Path]) -> list[str]:
 
 def _folders_around(subject: Any) -> list[Path]:
     """Where a class that a YAML names may be: beside it, and beside the folder of its group."""
-    near = Path(str(subject)).resolve().parent
-    return [near, near.parent] if Path(str(subject)).is_file() else []
+    path = Path(str(subject)).resolve()
+    return [path.parent, path.parents[1]] if path.is_file() else []
 
 
 def _folders(config_dir: str | Path | None) -> list[Path]:
@@ -436,8 +436,9 @@ IN_PYTHON = {
 def _told(sentence: str, error: BaseException) -> PosbenchError:
     for option, argument in IN_PYTHON.items():
         sentence = sentence.replace(option, argument)
-    ours = isinstance(error, PosbenchError) and str(error) == sentence
-    return error if isinstance(error, PosbenchError) and ours else PosbenchError(sentence)
+    if isinstance(error, PosbenchError) and str(error) == sentence:
+        return error
+    return PosbenchError(sentence)
 
 
 @contextlib.contextmanager
