@@ -159,7 +159,11 @@ BAD = {
     "a board by its name": (lambda: results.summarise(random_runs(), "main"), "got 'main'"),
     "a board of other tasks": (
         lambda: results.summarise(random_runs(), {"copy": "x"}),
-        r"none of the tasks of the table \(t0, t1, t2",
+        r"there is no task 'copy' in the table: choose one of t0, t1, t2",
+    ),
+    "a task among others by a wrong name": (
+        lambda: results.compare(random_runs(), "r0", "r1", ["t0", "t11", "t2"]),
+        r"there is no task 't11' in the table: did you mean t1\?",
     ),
     "no draw": (lambda: results.summarise(random_runs(), draws=0), "draws must .* got 0"),
     "half a draw": (lambda: results.compare(random_runs(), "r0", "r1", draws=0.5), "got 0.5"),

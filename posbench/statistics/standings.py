@@ -254,13 +254,8 @@ def of_board(
             f"as table[table['protocol'] == '{found[0]}']"
         )
     if board is not None and "task" in runs:
-        tasks = sorted(map(str, runs["task"].unique()))
+        _refuse_unknown_tasks(runs, board)
         runs = runs[runs["task"].isin(list(board))]
-        if runs.empty and tasks:
-            raise PosbenchError(
-                f"the board has none of the tasks of the table ({', '.join(tasks[:MANY])}): name "
-                "each as the table has it"
-            )
     runs = aggregates.checked(runs)
     if "training" not in runs:
         runs = runs.assign(training=runs["row"])
@@ -272,6 +267,18 @@ def _refuse_draws(draws: int, seed: int) -> None:
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not whole or value < least:
             raise PosbenchError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def _refuse_unknown_tasks(runs: pd.DataFrame, board: Mapping[str, str] | Sequence[str]) -> None:
+    """PosbenchError names the tasks that no run has: a mean without them would be another one."""
+    known = sorted(set(map(str, runs["task"])))
+    lacking = [task for task in board if task not in known]
+    if lacking and known:
+        near = closest(str(lacking[0]), known) if len(lacking) == 1 else None
+        hint = known_names(known, "sorted(set(table['task']))", near)
+        what = agreeing(len(lacking), "is no task", "are no tasks")
+        named = " and ".join(map(repr, lacking[:MANY]))
+        raise PosbenchError(f"there {what} {named} in the table: {hint}")
 
 
 def _refuse_unknown_rows(runs: pd.DataFrame, a: str, b: str) -> None:
