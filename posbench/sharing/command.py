@@ -60,26 +60,17 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("zoo", help="keep trained weights, which runs need not train again")
     commands.add_parser("dashboard", help="make the pages of a W&B project")
     chosen = parser.parse_args(arguments)
-
-    def carried_out() -> int:
-        status: int = chosen.carry_out(chosen)
-        return status
-
     own = getattr(chosen, "config_dir", ())  # most commands have none
-    return exit_status(carried_out, own=own, left=chosen.left)
+    return exit_status(lambda: chosen.carry_out(chosen), own=own, left=chosen.left)
 
 
 def _show_columns(_: argparse.Namespace) -> int:
-    print("\n".join(_columns()))
-    return 0
-
-
-def _columns() -> list[str]:
     """The documentation of the long table, a line a column; pandas would align to the right."""
     said = tables.documentation()
     columns = [Column(name, text=True) for name in said.columns]
     rows = [Line(name, rest) for name, *rest in said.itertuples(index=False, name=None)]
-    return list(Table(columns, rows).aligned())
+    print("\n".join(Table(columns, rows).aligned()))
+    return 0
 
 
 def _add_publish(command: argparse.ArgumentParser) -> None:

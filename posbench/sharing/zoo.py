@@ -18,14 +18,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from posbench.base.disk import (
-    Lock,
-    atomically,
-    damaged,
-    noted,
-    write_json,
-    writing_to,
-)
+from posbench.base.disk import Lock, atomically, damaged, noted, write_json, writing_to
 from posbench.base.errors import PosbenchError, first_mistake
 from posbench.base.wording import counted, printable
 from posbench.config.command_lines import Parser
@@ -58,12 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     unpack.add_argument("source", type=Path, help="the file")
     unpack.add_argument("--to", dest="target", type=Path, default=LOCAL, help=help)
     chosen = parser.parse_args(arguments)
-
-    def carried_out() -> int:
-        status: int = chosen.carry_out(chosen)
-        return status
-
-    return exit_status(carried_out)
+    return exit_status(lambda: chosen.carry_out(chosen))
 
 
 def _pack(chosen: argparse.Namespace) -> int:
