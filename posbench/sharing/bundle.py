@@ -81,10 +81,12 @@ def write(
         "hash": hash_of(content),
     }
     content[MANIFEST] = (json.dumps(manifest, indent=1) + "\n").encode()
-    for name in (names := Names()).unlike(content):
-        raise PosbenchError(
-            f"{printable(name)} {names.wrong(name)}, and nobody could read the bundle: rename it"
-        )
+    names = Names()
+    for name in content:
+        if why := names.add(name):
+            raise PosbenchError(
+                f"{printable(name)} {why}, and nobody could read the bundle: rename it"
+            )
     write_whole(path, _archived(content))
     return manifest
 
@@ -289,20 +291,8 @@ class Names:
         self.files: set[str] = set()
         self.folders: set[str] = set()
 
-    def unlike(self, names: Iterable[str]) -> Iterator[str]:
-        """Those of the names that a bundle cannot have beside the others."""
-        for name in names:
-            if self.wrong(name):
-                yield name
-            else:
-                self.add(name)
-
-    def add(self, name: str) -> None:
-        self.files.add(_folded(name))
-        self.folders |= {_folded(str(folder)) for folder in PurePosixPath(name).parents}
-
-    def wrong(self, name: str) -> str:
-        """Why no bundle has this file beside those that were added, or ""."""
+    def add(self, name: str) -> str:
+        """Add a name; returns why no bundle has it beside those before it, or ""."""
         path = PurePosixPath(name)
         if not name.isprintable() or len(name.encode()) > LONGEST:
             return f"has a name that cannot be printed, or is longer than {LONGEST} bytes"
@@ -310,9 +300,11 @@ class Names:
             return "has a name that leads elsewhere, or is hidden"
         if not NAMES.fullmatch(name):
             return "is no file of a bundle"
-        folded = {_folded(name), *(_folded(str(folder)) for folder in path.parents)}
-        if folded & self.files or _folded(name) in self.folders:
+        file, folders = _folded(name), {_folded(str(folder)) for folder in path.parents}
+        if {file, *folders} & self.files or file in self.folders:
             return "is there twice, as a file or a folder"
+        self.files.add(file)
+        self.folders |= folders
         return ""
 
 
@@ -379,11 +371,10 @@ def _read(path: Path) -> dict[str, bytes]:
         ):
             lines = _Counted(zipped, path, LINES)
             for member in archive:
-                if why := names.wrong(member.name):
+                if why := names.add(member.name):
                     raise PosbenchError(f"{path} {_holds(member.name)}, which {why}")
                 if member.issparse() or not member.isreg():
                     raise PosbenchError(f"{path} {_holds(member.name)}, which is no plain file")
-                names.add(member.name)
                 file = archive.extractfile(member)
                 data = file.read() if file else b""
                 if member.name.endswith(".gz"):
