@@ -31,6 +31,7 @@ from posbench.pretrained import (
     verify,
 )
 from posbench.pretrained.advise import Advice, AdviceSettings
+from posbench.pretrained.configured import Configured
 from posbench.pretrained.loading import Files, refuse_giants
 from posbench.pretrained.model_file import WITHOUT_POSITIONS
 from posbench.pretrained.proof import mounted_and_proved, spread
@@ -92,10 +93,10 @@ def test_yarn_of_a_configuration_is_found_with_its_numbers() -> None:
     [(kind, layers)] = found.kinds()
     assert layers == [0, 1] and kind.changes and kind.frequencies.count == 4
     own = kind.form.own
-    same = layer_kinds.replace_own(own, YaRN(3.0), POSITIONS)
-    published = layer_kinds.replace_own(own, YaRN(), POSITIONS)
+    same = Configured(YaRN(3.0), POSITIONS)
+    published = Configured(YaRN(), POSITIONS)
     assert found.difference(own, same) == 0 == kind.turned_unlike(same)
-    assert kind.turned_unlike(layer_kinds.plain(own)) == pytest.approx(1 - 1 / 4)
+    assert kind.turned_unlike(Configured(Direct(), POSITIONS)) == pytest.approx(1 - 1 / 4)
     assert found.difference(own, published) > 1e-3  # other pairs are slowed
     assert found.difference(own, None) > 1e-2
     assert found.answer(found.kinds()).startswith("yarn takes effect in 2 of 2 rotary layers")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posbench.core.extension import Extension
 from posbench.extensions.direct import Direct
 from posbench.pretrained.configured import Configured, Form
 
@@ -55,8 +54,9 @@ class LayerKind:
 
     @property
     def name(self) -> str | None:
-        """Its extension, as posbench calls it; None without."""
-        return NAMES.get(type(self.form.own.extension).__name__)
+        """Its extension, by the file that it stands in; None without."""
+        own = type(self.form.own.extension)
+        return None if own is Direct else own.__module__.rpartition(".")[2]
 
     @property
     def rule(self) -> str:
@@ -80,16 +80,6 @@ class LayerKind:
         ]
 
 
-NAMES = {
-    "PI": "pi",
-    "DynamicNTK": "dynamic_ntk",
-    "YaRN": "yarn",
-    "Llama3": "llama3",
-    "LongRoPE": "longrope",
-}
-"""Classes that a configuration may name, as posbench calls them."""
-
-
 LEFT_OUT = ("scale", "mscale", "mscale_all_dim")
 """Settings that the factor, and that on cosine and sine, say already."""
 
@@ -107,13 +97,3 @@ def numbers_of(form: Form, length: int) -> dict[str, float]:
             found[name] = float(value)
     after: Any = form.at(length).frequencies
     return found | {"cosine and sine times": float(after.magnitude)}
-
-
-def plain(own: Configured) -> Configured:
-    """No extension, for the same training."""
-    return replace_own(own, Direct())
-
-
-def replace_own(own: Configured, extension: Extension, positions: int = 0) -> Configured:
-    """The extension in the place of another, with its own factor on cosine and sine."""
-    return type(own)(extension, positions or own.positions)

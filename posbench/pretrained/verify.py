@@ -279,7 +279,8 @@ class Verification:
 
     def against_others(self, kind: LayerKind) -> Iterator[str]:
         """Where the numbers differ from those of the paper and of the suite, and the logits."""
-        from posbench.pretrained.layer_kinds import numbers_of, replace_own
+        from posbench.pretrained.configured import Configured
+        from posbench.pretrained.layer_kinds import numbers_of
 
         own, name = kind.form.own, kind.name
         if name is None or self.unsaid:
@@ -289,7 +290,7 @@ class Verification:
             return
         ours = extension_at(name, self.trained, self.length)
         for who, extension in (("the paper", type(own.extension)()), ("posbench", ours)):
-            other = replace_own(own, extension, self.trained)
+            other = Configured(extension, self.trained)
             mine, theirs = (
                 numbers_of(replace(kind.form, own=each), self.length) for each in (own, other)
             )
@@ -306,18 +307,18 @@ class Verification:
 
     def difference(self, own: Configured, other: Configured | None) -> float:
         """What logits over the whole length differ by if layers have another extension."""
-        from posbench.pretrained.layer_kinds import plain
+        from posbench.extensions.direct import Direct
+        from posbench.pretrained.configured import Configured
         from posbench.pretrained.proof import spread
 
+        other = other or Configured(Direct(), own.positions)
         mounted, layers = self.mounted, self.mounted.layers
         pos = spread(self.length)
         mounted.mount()
         try:
             found = [_logits(mounted, pos, self.length)]
             mounted.layers = [
-                replace(each, form=replace(each.form, own=other or plain(own)))
-                if each.form.own is own
-                else each
+                replace(each, form=replace(each.form, own=other)) if each.form.own is own else each
                 for each in layers
             ]
             mounted.extension = mounted.extension  # forgets its encodings
