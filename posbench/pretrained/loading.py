@@ -174,25 +174,19 @@ OF_KERNELS = re.compile(r"_?(attn|experts)_implementation(_internal)?")
 
 def refuse_kernels(folder: Path) -> None:
     """ConfigError where a configuration names a kernel of the hub, which transformers would run."""
-    places: list[Any] = [_mapping(folder / "config.json")]
-    while places:
-        place = places.pop()
-        if isinstance(place, list):
-            places += place
-        if not isinstance(place, dict):
+    for name, value in _settings(folder):
+        if not (kind := OF_KERNELS.fullmatch(name)):
             continue
-        for name, value in place.items():
-            named = value.values() if isinstance(value, dict) else [value]
-            strange = {str(each) for each in named if each} - {*OWN_ATTENTION}
-            # Those of experts that transformers has itself have no slash; see OWN_ATTENTION.
-            if (kind := OF_KERNELS.fullmatch(name)) and kind[1] == "experts":
-                strange = {each for each in strange if "/" in each}
-            if kind and strange:
-                raise ConfigError(
-                    f"model={folder} names code to fetch in its config.json ({name}: {value!r}), "
-                    "which is never run here: take that line out"
-                )
-            places.append(value)
+        named = value.values() if isinstance(value, dict) else [value]
+        strange = {str(each) for each in named if each} - {*OWN_ATTENTION}
+        # Those of experts that transformers has itself have no slash; see OWN_ATTENTION.
+        if kind[1] == "experts":
+            strange = {each for each in strange if "/" in each}
+        if strange:
+            raise ConfigError(
+                f"model={folder} names code to fetch in its config.json ({name}: {value!r}), "
+                "which is never run here: take that line out"
+            )
 
 
 MOST = {"layer": 10_000, "position": 2**40}
@@ -203,21 +197,15 @@ built for hours, or counted in numbers that no tensor has.
 
 def refuse_giants(folder: Path) -> None:
     """ConfigError where a configuration asks for more layers or positions than any model has."""
-    places: list[Any] = [_mapping(folder / "config.json")]
-    while places:
-        place = places.pop()
-        if isinstance(place, list):
-            places += place
-        for name, value in place.items() if isinstance(place, dict) else ():
-            places.append(value)  # as the settings of a rotation, which have a length of their own
-            if name.startswith("vocab"):  # of embeddings for each layer
-                continue
-            most = next((most for part, most in MOST.items() if part in name), None)
-            if most is not None and isinstance(value, int | float) and value > most:
-                raise ConfigError(
-                    f"model={folder} has {name}: {value} in its config.json, which is more than "
-                    f"{most:,}: give the configuration that the model came with"
-                )
+    for name, value in _settings(folder):
+        if name.startswith("vocab"):  # of embeddings for each layer
+            continue
+        most = next((most for part, most in MOST.items() if part in name), None)
+        if most is not None and isinstance(value, int | float) and value > most:
+            raise ConfigError(
+                f"model={folder} has {name}: {value} in its config.json, which is more than "
+                f"{most:,}: give the configuration that the model came with"
+            )
 
 
 def refuse_unknown_rules(folder: Path) -> None:
@@ -271,6 +259,18 @@ def _mapping(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _settings(folder: Path) -> Iterator[tuple[str, Any]]:
+    """The settings of a config.json, those inside others too, as the length of a rotation."""
+    places: list[Any] = [_mapping(folder / "config.json")]
+    while places:
+        place = places.pop()
+        if isinstance(place, dict):
+            yield from place.items()
+            places += place.values()
+        elif isinstance(place, list):
+            places += place
 
 
 def _own_code(folder: Path) -> str:
