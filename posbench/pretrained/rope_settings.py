@@ -14,22 +14,17 @@ from posbench.base.errors import ConfigError
 from posbench.base.wording import closest, known_names, listed
 from posbench.pretrained.loading import AS_DATA, UNLOADABLE, Files, refuse_giants
 
+ORIGINAL = "original_max_position_embeddings"
+OF_YARN = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate")
+OF_LLAMA3 = ("factor", ORIGINAL, "low_freq_factor", "high_freq_factor")
 READ = {
     "default": (),
     "linear": ("factor",),
     "proportional": ("factor",),
-    "dynamic": ("factor", "original_max_position_embeddings"),
-    "yarn": (
-        *("factor", "original_max_position_embeddings", "attention_factor", "beta_fast"),
-        *("beta_slow", "mscale", "mscale_all_dim", "truncate"),
-    ),
-    "longrope": (
-        *("factor", "original_max_position_embeddings", "attention_factor", "short_factor"),
-        "long_factor",
-    ),
-    "llama3": (
-        *("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"),
-    ),
+    "dynamic": ("factor", ORIGINAL),
+    "yarn": ("factor", ORIGINAL, *OF_YARN),
+    "longrope": ("factor", ORIGINAL, "attention_factor", "short_factor", "long_factor"),
+    "llama3": OF_LLAMA3,
 }
 """What transformers reads for each `rope_type`, beside the base and the share that turns."""
 NEEDED = {
@@ -37,16 +32,12 @@ NEEDED = {
     "dynamic": ("factor",),
     "yarn": ("factor",),
     "longrope": ("short_factor", "long_factor"),
-    "llama3": (
-        *("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"),
-    ),
+    "llama3": OF_LLAMA3,
 }
 """Those of them that have no default in transformers."""
 KEPT = ("partial_rotary_factor", "llama_4_scaling_beta", "mrope_section", "mrope_interleaved")
 """What some models read there besides, whatever the rule."""
 ALWAYS_READ = ("rope_type", "type", "rope_theta", *KEPT)
-ORIGINAL = "original_max_position_embeddings"
-
 
 HELP = "posbench pretrained verify --help"
 LARGEST = 10_000_000
