@@ -28,7 +28,7 @@ from posbench.pretrained.measuring import Answering
 from posbench.pretrained.mounting import Mounted
 from posbench.pretrained.proof import mounted_and_proved, prove_effect_at
 from posbench.pretrained.refusal import CannotMount
-from posbench.pretrained.tabulating import Score
+from posbench.pretrained.tabulating import interval_of
 from posbench.pretrained.text_tasks import TASKS
 from posbench.standalone import UnboundExtension
 
@@ -167,7 +167,7 @@ def evaluate(
                         for one in asking.found(mounted, each, tokens, text)  # type: ignore[arg-type]
                     ]
                     right = [float(one.answer.exact) for one in found]
-                    low, high = Score.interval_of(right)
+                    low, high = interval_of(right)
                     rows.append(
                         {
                             "task": task,

@@ -24,21 +24,8 @@ class Score:
     rows: Sequence[Test]
 
     @property
-    def share(self) -> float:
-        return float(np.mean([row.score for row in self.rows]))
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 percent interval of the share over samples; Wilson's if each is right or wrong,
-        NaN of a single sample that is neither.
-        """
-        return self.interval_of([row.score for row in self.rows])
-
-    @staticmethod
-    def interval_of(scores: Sequence[float]) -> tuple[float, float]:
-        if set(scores) <= {0.0, 1.0}:
-            return wilson(round(sum(scores)), len(scores))
-        return _drawn(scores)
+    def scores(self) -> list[float]:
+        return [row.score for row in self.rows]
 
     @property
     def log_likelihood(self) -> float:
@@ -54,6 +41,15 @@ class Score:
     @property
     def losses(self) -> list[float]:
         return [np.inf if row.loss is None else row.loss for row in self.rows]
+
+
+def interval_of(scores: Sequence[float]) -> tuple[float, float]:
+    """The 95 percent interval of the mean over samples; Wilson's if each is right or wrong, NaN of
+    a single sample that is neither.
+    """
+    if set(scores) <= {0.0, 1.0}:
+        return wilson(round(sum(scores)), len(scores))
+    return _drawn(scores)
 
 
 def over(one: Score, other: Score) -> More:
@@ -89,12 +85,12 @@ def table(
         first: Score | None = None
         for row in rows:
             each = _score(recorder, task, row, length, samples)
-            cells = [str(length), str(len(each.rows)), number(each.share)]
+            cells = [str(length), str(len(each.rows)), number(float(np.mean(each.scores)))]
             if of_text:
                 perplexity, low, high = each.perplexity
                 cells += [f"{perplexity:.3f}", span(low, high, 3)]
             else:
-                cells += [span(*each.interval), f"{each.log_likelihood:.3f}"]
+                cells += [span(*interval_of(each.scores)), f"{each.log_likelihood:.3f}"]
             if len(rows) > 1:
                 cells.append("" if first is None else str(over(each, first)))
             first = first or each
