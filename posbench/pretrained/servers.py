@@ -195,9 +195,10 @@ class Recipe:
 
     @classmethod
     def of(cls, model: ServedModel, extension: Extension) -> Recipe:
+        flags = FLAGS.get(type(extension))
         return cls(
             model.parameters(extension),
-            FLAGS.get(type(extension), _none)(model, extension),
+            flags(model, extension) if flags else "",
             CHUNKED if isinstance(extension, DCA) else "",
             model.inside,
             model.empty,
@@ -253,10 +254,6 @@ CHUNKED = (
     "config.json"
 )
 """SGLang's name for DCA."""
-
-
-def _none(model: ServedModel, extension: Extension) -> str:
-    return ""
 
 
 def _yarn_flags(model: ServedModel, extension: YaRN) -> str:
