@@ -254,11 +254,12 @@ def prove_effect(mounted: Mounted, extension: Extension, length: int) -> None:
                 f"all rotary layers have windows of {windows(still)}, within the "
                 f"{mounted.train_positions} trained positions, so no distance is new"
             )
+        dtype = str(mounted.model.dtype).removeprefix("torch.")
         where = "beyond" if length > mounted.train_positions else "of"
         name = getattr(extension, "name", type(extension).__name__)
         raise CannotMount(
             f"{name} changed no logit at {length} positions, {where} the "
-            f"{mounted.train_positions} trained, by more than {_name_of(mounted.model.dtype)} "
+            f"{mounted.train_positions} trained, by more than {dtype} "
             "rounds, so measuring it would measure the model itself: see whether its settings "
             "leave anything to change at that length"
         )
@@ -267,11 +268,6 @@ def prove_effect(mounted: Mounted, extension: Extension, length: int) -> None:
 def spread(length: int) -> Tensor:
     """A few positions from the first to the last of a length, [n]."""
     return torch.linspace(0, length - 1, min(TOKENS, length), dtype=torch.float64).round().long()
-
-
-def _name_of(dtype: torch.dtype) -> str:
-    """Such as "bfloat16"."""
-    return str(dtype).removeprefix("torch.")
 
 
 def _changes(mounted: Mounted, extension: Extension, length: int, n: int, pos: Tensor) -> bool:
