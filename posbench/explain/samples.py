@@ -60,7 +60,11 @@ def main(arguments: list[str] | None = None) -> int:
                 length = task.total_length(chosen.n)  # refuses what it could not draw
             except ConfigError as error:
                 raise ConfigError(f"--n {chosen.n} cannot be drawn: {error}") from None
-            _refuse_long(length, chosen.count)
+            if length * chosen.count > LONGEST:  # tokens of the longest test
+                raise ConfigError(
+                    f"{chosen.count:,} samples of {length:,} tokens are more than {LONGEST:,} in "
+                    "all: choose a smaller --count or --n"
+                )
             batch = task.batch(chosen.n, chosen.count, chosen.seed, chosen.stream, chosen.n)
         if not chosen.json:
             print(" ".join((type(task).__doc__ or "").split("\n\n")[0].split()))
@@ -76,15 +80,6 @@ def _refuse(chosen: argparse.Namespace) -> None:
     for name, low in (("n", 0), ("count", 1), ("seed", 0)):
         if getattr(chosen, name) < low:
             raise ConfigError(f"--{name} must be at least {low}, got {getattr(chosen, name)}")
-
-
-def _refuse_long(length: int, count: int) -> None:
-    """ConfigError for more tokens than the longest test may have."""
-    if length * count > LONGEST:
-        raise ConfigError(
-            f"{count:,} samples of {length:,} tokens are more than {LONGEST:,} in all: "
-            "choose a smaller --count or --n"
-        )
 
 
 def _json(batch: Batch) -> Iterator[str]:
