@@ -133,7 +133,7 @@ def inside(
         batches = tests.batches(n, samples)
         extended = tests.extend(model, extension, n)
         seen = [_seen(tests, model, extended, batch) for batch in batches]
-        of_heads = pd.concat([each.heads for each in seen])
+        of_heads = pd.concat([heads_seen for heads_seen, _ in seen])
         for (layer, head), pieces_of_head in of_heads.groupby(["layer", "head"]):
             values = together(pieces_of_head)
             with without_head(model, int(layer), int(head)):
@@ -141,7 +141,7 @@ def inside(
             where = {"multiple": multiple, "layer": layer, "head": head, "without": without}
             heads.append({**where, **values})
         stack = tests.encodings(model, extension, tests.task.longest(n, tests.lengths.trained))
-        far = float(np.fmax.reduce([each.farthest for each in seen]))
+        far = float(np.fmax.reduce([distance for _, distance in seen]))
         lengths.append(
             {
                 "multiple": multiple,
@@ -162,14 +162,12 @@ def _score(
     return float(np.mean(found))
 
 
-@dataclass(frozen=True)
-class _Seen:
-    heads: pd.DataFrame  # a line a piece, layer and head, with the numbers of queries behind it
-    farthest: float
-
-
-def _seen(tests: Evaluation, model: Transformer, extended: Transformer, batch: Batch) -> _Seen:
-    """The work of the layers on one batch, read off their plans."""
+def _seen(
+    tests: Evaluation, model: Transformer, extended: Transformer, batch: Batch
+) -> tuple[pd.DataFrame, float]:
+    """The work of the layers on one batch, read off their plans: a line a piece, layer and head,
+    with the numbers of queries behind it; and the farthest distance.
+    """
     device = next(model.parameters()).device
     seen, layers = watched(extended)
     lines: list[pd.DataFrame] = []
@@ -187,7 +185,7 @@ def _seen(tests: Evaluation, model: Transformer, extended: Transformer, batch: B
             each = pd.DataFrame(found).rename_axis("head").reset_index()
             lines.append(each.assign(layer=index, **counts))
             far.append(farthest(layer.plan, asked))
-    return _Seen(pd.concat(lines), float(np.fmax.reduce(far)))
+    return pd.concat(lines), float(np.fmax.reduce(far))
 
 
 def together(pieces: pd.DataFrame) -> dict[str, float]:
