@@ -89,6 +89,21 @@ def repeated(own: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+Repeat = Callable[[dict[str, Any]], tuple[Repetition, str]]
+
+
+@pytest.fixture
+def repeat(own: Path, repeated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Repeat:
+    """Repeats the record of alibi as if it said other values: what came of it, and was printed."""
+
+    def seen(values: dict[str, Any]) -> tuple[Repetition, str]:
+        published.publish([changed(by_method(own)["alibi"], values)], [], tmp_path / "all")
+        capsys.readouterr()
+        return verify(tmp_path / "all", 1, scratch=repeated), capsys.readouterr().out
+
+    return seen
+
+
 def rewritten(folder: Path, change: Callable[[Record], Record]) -> None:
     published.write([change(each) for each in files.records(folder)], [], folder)
 
@@ -152,32 +167,23 @@ def test_a_folder_that_is_a_file_is_refused_before_a_record_is_repeated(
     ],
 )
 def test_a_number_that_was_altered_is_found_and_named(
-    own: Path,
-    repeated: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    values: dict[str, Any],
-    named: str,
+    repeat: Repeat, values: dict[str, Any], named: str
 ) -> None:
-    found = changed(by_method(own)["alibi"], values)
-    published.publish([found], [], tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, scratch=repeated).agreed
-    out = capsys.readouterr().out
+    seen, out = repeat(values)
+    assert not seen.agreed and "0 of 1 exact, 1 different." in out
     assert verdicts(out)["alibi"].startswith(named), out
-    assert "0 of 1 exact, 1 different." in out
 
 
 def test_what_a_record_is_called_is_compared_with_what_its_command_makes(
-    own: Path, repeated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own: Path, repeat: Repeat
 ) -> None:
     """The numbers are those of a run of alibi, and are said to be those of something else."""
     made = by_method(own)["alibi"]
     mine = {"name": "mine", "encoding": "mine", "hash": "f" * 16}
     claims = {f"method.{name}": value for name, value in mine.items()}
-    published.publish([changed(made, claims | {"gate": 0.0, "seed": 7})], [], tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, scratch=repeated).agreed
-    said = verdicts(capsys.readouterr().out)["alibi"].split("; ")
-    assert said == [
+    seen, out = repeat(claims | {"gate": 0.0, "seed": 7})
+    assert not seen.agreed
+    assert verdicts(out)["alibi"].split("; ") == [
         f"gate: {made.gate} was 0.0",
         "method.encoding: alibi was mine",
         f"method.hash: {made.method.hash} was {'f' * 16}",
@@ -310,45 +316,29 @@ def test_differences_by_rounding_lean_where_their_interval_leaves_out_0(
     ],
 )
 def test_no_cpu_explains_that_a_record_says_it_is_something_else(
-    own: Path,
-    repeated: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    values: dict[str, Any],
+    repeat: Repeat, values: dict[str, Any]
 ) -> None:
-    other = {"training.cpu": "Zilog z80", "rows.1.score": 0.5}
-    published.publish([changed(by_method(own)["alibi"], other | values)], [], tmp_path / "all")
-    assert verify(tmp_path / "all", 1, scratch=repeated).disagreed
-    assert "0 of 1 exact, 1 different." in capsys.readouterr().out
+    seen, out = repeat({"training.cpu": "Zilog z80", "rows.1.score": 0.5} | values)
+    assert seen.disagreed and "0 of 1 exact, 1 different." in out
 
 
-def test_what_else_differs_on_another_cpu_is_named_where_the_scores_do_not(
-    own: Path, repeated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = {"training.cpu": "Zilog z80", "rows.2.loss": 0.5}
-    published.publish([changed(by_method(own)["alibi"], other)], [], tmp_path / "all")
-    verify(tmp_path / "all", 1, scratch=repeated)
-    said = verdicts(capsys.readouterr().out)["alibi"]
+def test_what_else_differs_on_another_cpu_is_named_where_the_scores_do_not(repeat: Repeat) -> None:
+    _, out = repeat({"training.cpu": "Zilog z80", "rows.2.loss": 0.5})
+    said = verdicts(out)["alibi"]
     assert ": the scores are the same, but not all else: rows.loss.2: " in said
 
 
 @pytest.mark.parametrize("cpu", [None, provenance.cpu()])
 def test_a_difference_is_put_down_to_the_cpu_only_where_it_may_be_another(
-    own: Path, repeated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], cpu: str | None
+    repeat: Repeat, cpu: str | None
 ) -> None:
-    values = {"training.cpu": cpu, "evaluated.cpu": cpu, "rows.2.loss": 0.5}
-    published.publish([changed(by_method(own)["alibi"], values)], [], tmp_path / "all")
-    assert not verify(tmp_path / "all", 1, scratch=repeated).agreed
-    out = capsys.readouterr().out
+    seen, out = repeat({"training.cpu": cpu, "evaluated.cpu": cpu, "rows.2.loss": 0.5})
+    assert not seen.agreed
     assert "1 different." in out and (OF_ANOTHER_CPU in out) is (cpu is None)
 
 
-def test_a_record_that_does_not_name_its_cpu_is_compared(
-    own: Path, repeated: Path, tmp_path: Path
-) -> None:
-    of_old = changed(by_method(own)["alibi"], {"training.cpu": None, "evaluated.cpu": None})
-    published.publish([of_old], [], tmp_path / "all")
-    assert verify(tmp_path / "all", 1, scratch=repeated).agreed
+def test_a_record_that_does_not_name_its_cpu_is_compared(repeat: Repeat) -> None:
+    assert repeat({"training.cpu": None, "evaluated.cpu": None})[0].agreed
 
 
 @pytest.mark.parametrize(
@@ -397,23 +387,20 @@ def test_a_record_is_repeated_with_as_many_threads_as_made_it(
 
 
 def test_a_record_that_was_trained_in_step_with_others_is_compared_but_for_rounding(
-    own: Path, repeated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    repeat: Repeat,
 ) -> None:
-    in_step = changed(by_method(own)["alibi"], {"training.replicas": 4})
-    published.publish([in_step], [], tmp_path / "same")
-    assert verify(tmp_path / "same", 1, scratch=repeated).agreed
-    published.publish([changed(in_step, {"rows.1.score": 0.5})], [], tmp_path / "other")
-    assert verify(tmp_path / "other", 1, scratch=repeated).disagreed
-    said = verdicts(capsys.readouterr().out)["alibi"]
+    in_step = {"training.replicas": 4}
+    assert repeat(in_step)[0].agreed
+    seen, out = repeat(in_step | {"rows.1.score": 0.5})
+    said = verdicts(out)["alibi"]
+    assert seen.disagreed
     assert said.startswith("rounded otherwise (trained in step with 3 others: scores differ by ")
 
 
 def test_a_record_of_before_multiplications_were_counted_is_compared_without_them(
-    own: Path, repeated: Path, tmp_path: Path
+    repeat: Repeat,
 ) -> None:
-    older = changed(by_method(own)["alibi"], {"training.multiplications": None})
-    published.publish([older], [], tmp_path / "all")
-    assert verify(tmp_path / "all", 1, scratch=repeated).agreed
+    assert repeat({"training.multiplications": None})[0].agreed
 
 
 @pytest.mark.parametrize(
