@@ -20,7 +20,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from scipy import stats
-from small_models import characters, family, gpt_neox, llama, of_words
+from small_models import characters, family, gpt_neox, llama, of_words, saved
 
 import posbench
 from posbench import results
@@ -50,12 +50,7 @@ Said = Callable[..., tuple[int, str, str]]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model with its tokenizer, as transformers saves them."""
-    here = tmp_path_factory.mktemp("models") / "Tiny Llama"
-    tokenizer, net = characters(), llama(positions=POSITIONS)
-    net.resize_token_embeddings(len(tokenizer))
-    net.save_pretrained(here)
-    tokenizer.save_pretrained(here)
-    return here
+    return saved(llama(positions=POSITIONS), tmp_path_factory.mktemp("models") / "Tiny Llama")
 
 
 @pytest.fixture
@@ -296,20 +291,12 @@ def test_an_extension_that_the_model_cannot_have_is_left_out(said: Said, tmp_pat
     assert {each.method.extension for each in files.records(tmp_path / "mine")} == {"direct"}
 
 
-def saved(net: Any, tokenizer: Any, here: Path) -> Path:
-    net.resize_token_embeddings(len(tokenizer))
-    net.save_pretrained(here)
-    tokenizer.save_pretrained(here)
-    return here
-
-
 def test_extensions_without_effect_are_left_out_with_the_reason(
     said: Said, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All layers have windows, as in Mistral 7B v0.1; or all that turn, as in Command R7B."""
     narrow = saved(
         family("Mistral", max_position_embeddings=POSITIONS, sliding_window=64),
-        characters(),
         tmp_path / "narrow",
     )
     mixed = saved(
@@ -319,7 +306,6 @@ def test_extensions_without_effect_are_left_out_with_the_reason(
             sliding_window=64,
             layer_types=["sliding_attention", "full_attention"],
         ),
-        characters(),
         tmp_path / "mixed",
     )
     why = (
@@ -358,7 +344,7 @@ def test_extensions_without_effect_are_left_out_with_the_reason(
 
 def test_a_length_that_yarn_in_a_configuration_reaches_is_said(said: Said, tmp_path: Path) -> None:
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": POSITIONS}
-    folder = saved(llama(yarn, positions=POSITIONS), characters(), tmp_path / "long")
+    folder = saved(llama(yarn, positions=POSITIONS), tmp_path / "long")
     line = (
         "Its configuration reaches 1200 positions with YaRN. Extensions come on top of it beyond "
         "300: train_positions=1200 lets them begin there."
@@ -383,7 +369,7 @@ def test_records_name_what_makes_tokens_of_words_where_pieces_alone_would_not_do
 ) -> None:
     """Records of such tokenizers that were made before are not taken for these."""
     for form, expected in (("Mistral", "posbench.pretrained.continuing.Continuing"), ("bytes", "")):
-        folder = saved(llama(positions=POSITIONS), of_words(form), tmp_path / form)
+        folder = saved(llama(positions=POSITIONS), tmp_path / form, of_words(form))
         here = tmp_path / f"of {form}"
         status, _, error = said(
             f"model={folder}", "extension=direct", "lengths=[1]", f"results_dir={here}"
@@ -402,7 +388,7 @@ def test_records_of_a_model_with_more_than_a_rotation_are_of_todays_code(
     """
     for kind, mounted in (("Phi", ""), ("Gemma2", "posbench.pretrained.richer.Richer")):
         net = family(kind, max_position_embeddings=POSITIONS)
-        folder = saved(net.float(), characters(), tmp_path / kind)
+        folder = saved(net.float(), tmp_path / kind)
         here = tmp_path / f"of {kind}"
         words = ("extension=direct,log_n", "lengths=[1]", f"results_dir={here}")
         status, _, error = said(f"model={folder}", *words)
@@ -422,8 +408,7 @@ def test_code_of_a_model_is_never_run_nor_asked_about(
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr("builtins.input", lambda *prompt: asked.append(prompt) or "y")
-    strange = tmp_path / "strange"
-    shutil.copytree(folder, strange)
+    strange = shutil.copytree(folder, tmp_path / "strange")
     own: dict[str, Any] = {"AutoTokenizer": ["evil.Evil", None]}
     if file == "config":
         own |= {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil"}
@@ -447,8 +432,7 @@ def test_code_of_a_model_is_never_run_nor_asked_about(
 def test_a_model_that_transformers_has_itself_may_bring_code_that_is_left_alone(
     said: Said, folder: Path, tmp_path: Path
 ) -> None:
-    strange = tmp_path / "strange"
-    shutil.copytree(folder, strange)
+    strange = shutil.copytree(folder, tmp_path / "strange")
     config = json.loads((strange / "config.json").read_text())
     config["auto_map"] = {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil"}
     (strange / "config.json").write_text(json.dumps(config))
@@ -461,8 +445,7 @@ def test_a_model_without_some_of_its_weights_is_refused(
     said: Said, folder: Path, tmp_path: Path
 ) -> None:
     """Transformers draws at random what is not there, and only prints a table of it."""
-    lacking = tmp_path / "lacking"
-    shutil.copytree(folder, lacking)
+    lacking = shutil.copytree(folder, tmp_path / "lacking")
     weights = load_file(lacking / "model.safetensors")
     name = next(each for each in sorted(weights) if "mlp" in each)
     del weights[name]
@@ -486,8 +469,7 @@ def test_a_configuration_of_more_than_any_model_has_is_refused(
     said: Said, folder: Path, tmp_path: Path, section: str | None, name: str, value: int
 ) -> None:
     """A model of so many layers would be built for hours."""
-    giant = tmp_path / "giant"
-    shutil.copytree(folder, giant)
+    giant = shutil.copytree(folder, tmp_path / "giant")
     config = json.loads((giant / "config.json").read_text())
     (config if section is None else config[section])[name] = value
     (giant / "config.json").write_text(json.dumps(config))
@@ -500,16 +482,14 @@ def test_a_configuration_of_more_than_any_model_has_is_refused(
 def test_a_configuration_that_is_nested_without_end_is_one_sentence(
     said: Said, folder: Path, tmp_path: Path
 ) -> None:
-    deep = tmp_path / "deep"
-    shutil.copytree(folder, deep)
+    deep = shutil.copytree(folder, tmp_path / "deep")
     (deep / "config.json").write_text("[" * 100_000)
     status, _, error = said(f"model={deep}")
     assert status == 1 and error.splitlines()[-1].startswith(f"posbench: model={deep} cannot be")
 
 
 def test_pickled_weights_and_kernels_are_not_read(said: Said, folder: Path, tmp_path: Path) -> None:
-    pickled = tmp_path / "pickled"
-    shutil.copytree(folder, pickled)
+    pickled = shutil.copytree(folder, tmp_path / "pickled")
     (pickled / "model.safetensors").unlink()
 
     class Evil:
@@ -534,8 +514,7 @@ def test_pickled_weights_and_kernels_are_not_read(said: Said, folder: Path, tmp_
             f"posbench: {index} names {name!r}, and weights are read from the safetensors of its "
             "folder alone: save the model again with save_pretrained"
         )
-    fetching = tmp_path / "fetching"
-    shutil.copytree(folder, fetching)
+    fetching = shutil.copytree(folder, tmp_path / "fetching")
     config = json.loads((fetching / "config.json").read_text())
     (fetching / "config.json").write_text(
         json.dumps(config | {"attn_implementation": "kernels-community/flash-attn"})
@@ -564,8 +543,7 @@ def test_pickled_weights_and_kernels_are_not_read(said: Said, folder: Path, tmp_
 def test_what_is_no_file_of_a_model_is_neither_waited_for_nor_a_stack_of_frames(
     said: Said, folder: Path, tmp_path: Path
 ) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
+    copy = shutil.copytree(folder, tmp_path / "copy")
     name = Files(copy).name
     os.mkfifo(copy / "more.json")
     (copy / "folder.txt").mkdir()

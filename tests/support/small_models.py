@@ -128,9 +128,9 @@ def family(name: str, **settings: Any) -> Any:
     return model(getattr(transformers, f"{name}ForCausalLM"), config)
 
 
-def saved(net: Any, folder: Path) -> Path:
-    """A folder with the model and the tokenizer whose tokens are characters."""
-    tokenizer = characters()
+def saved(net: Any, folder: Path, tokenizer: Any = None) -> Path:
+    """A folder with the model and its tokenizer, of characters where none is given."""
+    tokenizer = tokenizer or characters()
     net.resize_token_embeddings(len(tokenizer))
     net.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
