@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import TRAINED, characters, llama
+from small_models import TRAINED, characters, llama, saved
 
 from posbench import cli
 from posbench.base.errors import ConfigError, IllegalExtension
@@ -30,13 +30,9 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path: Path = tmp_path_factory.mktemp("models") / "tiny"
-    tokenizer, model = characters(), llama()
+    tokenizer = characters()
     tokenizer.eos_token = "<s>"  # the harness stops there
-    model.resize_token_embeddings(len(tokenizer))
-    model.float().save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return saved(llama().float(), tmp_path_factory.mktemp("models") / "tiny", tokenizer)
 
 
 def asked(backend: HFLM) -> list[float]:
