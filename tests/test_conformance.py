@@ -7,6 +7,7 @@ tests take some that stand for the others.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 
@@ -15,19 +16,24 @@ import torch
 from offered import thinned
 from omegaconf import OmegaConf
 
-from posbench.base.errors import ConfigError, IllegalExtension
+from posbench.base.errors import IllegalExtension
 from posbench.check import conformance, counting
-from posbench.check.conformance_of_extensions import change_between, of_stack
+from posbench.check.conformance_of_extensions import (
+    ExtendedSubject,
+    change_between,
+    every_numeric_setting_changes_an_output,
+    of_stack,
+)
+from posbench.check.suite import NotAsked
 from posbench.config import legality
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.config.folders import own_names
 from posbench.core.encoding import EncodingStack
-from posbench.core.extension import Extension, ExtensionWrapper
+from posbench.core.extension import Extension
 from posbench.core.scoring import loss
 from posbench.core.training import Training
-from posbench.running.setup import Setup
-from posbench.running.subject import CPU_HEAD, EXACT, Outputs, Subject, setup
+from posbench.running.subject import EXACT, Subject, setup
 
 ENCODINGS, EXTENSIONS = own_names("encoding"), own_names("extension")
 LOOPED = "rope model.loops=2"
@@ -161,44 +167,9 @@ def fixed(name: str) -> list[Extension]:
 
 @pytest.mark.parametrize("name", thinned("extension"))
 def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> None:
-    """At the lengths and sizes of the cpu protocol."""
-    if isinstance(build_extension(name), ExtensionWrapper):
-        pytest.skip(
-            "its settings steer a training or a search, and outputs only after that: tested where "
-            "those are"
-        )
-
-    on_default = (
-        each for each in [*ENCODINGS, LOOPED] if len(subject(each).words) == len(each.split())
-    )
-    hosts = [next(each for each in on_default if legal(name, each))]
-    if legal(name, "partial_rope"):
-        # A factor on all scores shows where some channels do not turn, in a temperature on these.
-        hosts.append("partial_rope")
-    node = OmegaConf.to_container(compose(f"extension={name}").cfg().extension)
-    words = [f"encoding={host}".split() for host in hosts]
-    runs = [setup("protocol=cpu", f"extension={name}", *host) for host in words]
-    pos = torch.arange(64)[None]
-
-    def outcome(runs: list[Setup]) -> list[Outputs]:
-        found = []
-        for run in runs:
-            stack = run.model().double().encodings
-            extended = run.extension.extend(stack, run.train_positions, 4 * run.train_positions)
-            found += of_stack(extended, pos, CPU_HEAD)
-        return found
-
-    def with_value(key: str, value: float) -> list[Outputs]:
-        return outcome([run.with_setting(f"extension.{key}", value) for run in runs])
-
-    before = outcome(runs)
-    for key, value in node.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            try:
-                after = with_value(key, 2 * value or 1)
-            except ConfigError:
-                after = with_value(key, value / 2)
-            assert change_between(after, before) > EXACT, key
+    """On the first encoding that it can extend; a training or a search is tested where it is."""
+    with contextlib.suppress(NotAsked):
+        every_numeric_setting_changes_an_output(ExtendedSubject.of(f"extension={name}"))
 
 
 # -- methods ---------------------------------------------------------------------------------------
