@@ -1,5 +1,5 @@
-"""Every encoding, extension and method found in conf/, by glob: what it declares is measured, what
-it offers works.
+"""Every encoding, extension, task and method found in conf/, by glob: what it declares is measured,
+what it offers works.
 
 A new YAML is tested without a line being added here. Of those that the main board lists, the fast
 tests take some that stand for the others.
@@ -17,13 +17,14 @@ from offered import thinned
 from omegaconf import OmegaConf
 
 from posbench.base.errors import IllegalExtension
-from posbench.check import conformance, counting
+from posbench.check import conformance, conformance_of_tasks, counting
 from posbench.check.conformance_of_extensions import (
     ExtendedSubject,
     change_between,
     every_numeric_setting_changes_an_output,
     of_stack,
 )
+from posbench.check.conformance_of_tasks import ChosenTask
 from posbench.check.suite import NotAsked
 from posbench.config import legality
 from posbench.config.building import build
@@ -170,6 +171,17 @@ def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> N
     """On the first encoding that it can extend; a training or a search is tested where it is."""
     with contextlib.suppress(NotAsked):
         every_numeric_setting_changes_an_output(ExtendedSubject.of(f"extension={name}"))
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", own_names("task"))
+def test_a_task_keeps_its_promises(name: str) -> None:
+    asked = ChosenTask.of(f"task={name}")
+    for check in conformance_of_tasks.SUITE.checks:
+        with contextlib.suppress(NotAsked):
+            check(asked)
 
 
 # -- methods ---------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from posbench.boards.measured_runs import MeasuredRuns, more_context
 from posbench.boards.predictions import contrast_parts, predictions
 from posbench.boards.ranking import standings_without_board
 from posbench.boards.tables import context_parts
-from posbench.check.conformance_of_tasks import SUITE, ChosenTask
 from posbench.config.board import read as load_text
 from posbench.config.building import build
 from posbench.config.compose import compose
@@ -149,15 +148,6 @@ def test_a_model_that_knows_nothing_loses_what_a_guess_does() -> None:
     model = run.model()
     found = answers(model, inputs(batch, model.encodings, 0), batch)
     assert found.mean_loss == pytest.approx(np.log(256) + 0.25, abs=0.4)
-
-
-def test_the_task_keeps_its_promises() -> None:
-    asked = ChosenTask.of("task=source_code")
-    for check in (*SUITE.first, *SUITE.others):
-        try:
-            check(asked)
-        except Exception as error:
-            assert type(error).__name__ == "NotAsked", error
 
 
 def test_the_worked_examples_are_as_long_as_they_say() -> None:
