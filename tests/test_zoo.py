@@ -129,13 +129,13 @@ def test_what_is_of_other_code_or_of_another_torch_is_made_again_and_that_is_sai
     assert len(fits) == before + 2
 
 
-def rewritten(**changes: Any) -> None:
-    """The zoo with other content of its training."""
+def rewritten(part: str = "content", **changes: Any) -> None:
+    """The zoo with another content of its training, or another log."""
     with safe_open(FILE, framework="pt") as file:
         said = file.metadata()
     [(key, text)] = said.items()
     entry = json.loads(text)
-    entry["content"] |= changes
+    entry[part] |= changes
     FILE.write_bytes(save(load(FILE.read_bytes()), {key: json.dumps(entry)}))
 
 
@@ -189,11 +189,7 @@ def test_weights_that_no_training_has_left_are_not_taken(
     "wrong", [{"threads": -3}, {"cpu_seconds": -1.0}, {"replicas": 0}, {"device": "\x1b[31mcpu"}]
 )
 def test_a_log_that_no_training_writes_is_refused(packed: str, wrong: dict[str, Any]) -> None:
-    with safe_open(FILE, framework="pt") as file:
-        [(key, text)] = file.metadata().items()
-    entry = json.loads(text)
-    entry["log"] |= wrong
-    FILE.write_bytes(save(load(FILE.read_bytes()), {key: json.dumps(entry)}))
+    rewritten("log", **wrong)
     with pytest.raises(Unreadable, match=f"{FILE} is damaged"):
         _ = Zoo(FILE).trainings
 
