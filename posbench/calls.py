@@ -108,10 +108,7 @@ def _listed(group: str) -> pd.DataFrame:
 
 
 def run(
-    *words: str,
-    config_dir: str | Path | None = None,
-    progress: bool = True,
-    **settings: Any,
+    *words: str, config_dir: str | Path | None = None, progress: bool = True, **settings: Any
 ) -> pd.DataFrame:
     """Make one run or many, unless they are complete; the records as a frame.
 

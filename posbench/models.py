@@ -37,10 +37,7 @@ HELP = "posbench pretrained --help"
 
 @contextmanager
 def extended(
-    model: Any,
-    extension: str | UnboundExtension,
-    length: int,
-    train_positions: int | None = None,
+    model: Any, extension: str | UnboundExtension, length: int, train_positions: int | None = None
 ) -> Iterator[Mounted]:
     """The model under an extension for sequences of up to `length` positions, then as it was.
 

@@ -141,16 +141,7 @@ def made() -> Inside:
             }.items()
             for head, (on_source, keys, margin, without) in enumerate(values)
         ],
-        columns=[
-            "multiple",
-            "layer",
-            "head",
-            "on_source",
-            "keys",
-            "margin",
-            "sd",
-            "without",
-        ],
+        columns=["multiple", "layer", "head", "on_source", "keys", "margin", "sd", "without"],
     )
     lengths = pd.DataFrame(
         {

@@ -553,11 +553,7 @@ RICHER: dict[str, tuple[str, dict[str, Any], list[tuple[str, int | None]]]] = {
         LATENT,
         [("partial RoPE of the last channels", None)] * 2,
     ),
-    "interleaved partial": (
-        "Glm4",
-        {"head_dim": 8},
-        [("interleaved partial RoPE", None)] * 2,
-    ),
+    "interleaved partial": ("Glm4", {"head_dim": 8}, [("interleaved partial RoPE", None)] * 2),
     "reversed": ("NanoChat", {}, [("reversed RoPE", None)] * 2),
     "three axes": (
         "Qwen3_5Text",
@@ -683,11 +679,7 @@ def test_a_share_in_the_configuration_need_not_be_one_that_turns() -> None:
         num_local_experts=2,
         num_experts_per_tok=1,
         layer_types=["full_attention", "full_attention"],
-        rope_parameters={
-            "rope_type": "default",
-            "rope_theta": 1e4,
-            "partial_rotary_factor": 0.5,
-        },
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
     )
     with mount(net.float()) as mounted:
         assert [layer.form.name for layer in mounted.layers] == ["RoPE"] * 2

@@ -22,14 +22,7 @@ from posbench.boards import answers
 from posbench.extensions.direct import Direct
 from posbench.extensions.self_extend import SelfExtend
 from posbench.extensions.yarn import YaRN
-from posbench.pretrained import (
-    advise,
-    layer_kinds,
-    published,
-    rope_settings,
-    serving,
-    verify,
-)
+from posbench.pretrained import advise, layer_kinds, published, rope_settings, serving, verify
 from posbench.pretrained.advise import Advice, AdviceSettings
 from posbench.pretrained.configured import Configured
 from posbench.pretrained.loading import Files, refuse_giants
@@ -604,11 +597,7 @@ def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
         ("trained=300", "base=10000", "target=300"): "target=300 is within the 300 positions",
         ("trained=300", "base=10000", "target=600", f"results={tmp_path}"): "has no records",
         ("trained=300",): "target= is missing",
-        (
-            "trained=300",
-            "base=10000",
-            "target=300001",
-        ): "is more than 1,000 times the 300",
+        ("trained=300", "base=10000", "target=300001"): "is more than 1,000 times the 300",
         ("trained=300", "trained=400", "base=10000", "target=600"): "trained=400 set the same",
         ("target=600", "model=/nowhere"): "model=/nowhere is no folder with a config.json",
     }
@@ -656,11 +645,7 @@ LLAMA = {
     ],
 )
 def test_a_model_with_an_extension_of_its_own_is_not_advised_as_if_it_had_none(
-    rope: dict[str, Any],
-    target: int,
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    rope: dict[str, Any], target: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"rope_scaling": rope}))
     words = [f"model={tmp_path}", f"results={ROOT / 'results'}"]

@@ -296,8 +296,7 @@ def test_extensions_without_effect_are_left_out_with_the_reason(
 ) -> None:
     """All layers have windows, as in Mistral 7B v0.1; or all that turn, as in Command R7B."""
     narrow = saved(
-        family("Mistral", max_position_embeddings=POSITIONS, sliding_window=64),
-        tmp_path / "narrow",
+        family("Mistral", max_position_embeddings=POSITIONS, sliding_window=64), tmp_path / "narrow"
     )
     mixed = saved(
         family(
@@ -889,10 +888,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "half a question": ({"questions": 1.5}, "questions must be a whole number"),
     "tasks that are none": ({"tasks": 5}, "tasks is a list of at least one, got 5"),
     "a function": ({"extensions": [posbench.yarn]}, "extension is yarn: give a name, as"),
-    "a number as an extension": (
-        {"extensions": [1]},
-        "extension is int: give a name",
-    ),
+    "a number as an extension": ({"extensions": [1]}, "extension is int: give a name"),
     "a trained length": ({"train_positions": "64"}, "train_positions must be a whole number"),
 }
 

@@ -194,10 +194,7 @@ TOKENS: dict[str, tuple[str, str]] = {
         "What ▁is ▁the ▁number ▁of ▁N 8 1 0 5 ? ▁The ▁number ▁of ▁N 8 1 0 5 ▁is",
         "▁ 2 6 2 8",
     ),
-    "noisy_recall": (
-        "What ▁is ▁the ▁number ▁of ▁Elena ? ▁The ▁number ▁of ▁Elena ▁is",
-        "▁ 3 4 4 8",
-    ),
+    "noisy_recall": ("What ▁is ▁the ▁number ▁of ▁Elena ? ▁The ▁number ▁of ▁Elena ▁is", "▁ 3 4 4 8"),
     "multi_hop": (
         "What ▁is ▁the ▁value ▁of ▁X 8 1 2 ? ▁The ▁value ▁of ▁X 8 1 2 ▁is",
         "▁ 8 1 0 6 7",
@@ -470,10 +467,7 @@ def test_far_positions_round_in_transformers_and_are_served_all_the_same() -> No
         assert isinstance(recipe, dict)
         off, other = (
             serving._difference(mounted, PI(), recipe | {"rope_parameters": each}, length)
-            for each in (
-                recipe["rope_parameters"],
-                recipe["rope_parameters"] | {"factor": 2.02},
-            )
+            for each in (recipe["rope_parameters"], recipe["rope_parameters"] | {"factor": 2.02})
         )
         assert 3e-4 < off < 1e-2 and other > 0.2
 

@@ -73,10 +73,7 @@ def test_a_map_shows_where_attention_goes() -> None:
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        (
-            ["encoding=alibi"],
-            ["the score falls with the distance: 5.66 at 0, "],
-        ),
+        (["encoding=alibi"], ["the score falls with the distance: 5.66 at 0, "]),
         (
             ["encoding=nope"],
             [

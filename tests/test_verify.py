@@ -696,10 +696,7 @@ def test_carrying_over_reads_each_published_record_before_and_after(
 
 
 def test_what_is_published_meanwhile_is_not_lost(
-    folder: Path,
-    scratch: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A new run, one that took the place of an old one, and the audits of all."""
     rewritten(folder, older({"training.source_hash": OLD}))

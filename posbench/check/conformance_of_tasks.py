@@ -252,7 +252,5 @@ SUITE = Suite(
         chance_is_as_declared,
         worked_examples_are_what_it_generates,
     ),
-    rests_on={
-        worked_examples_are_what_it_generates: (a_batch_is_a_function_of_its_stream,),
-    },
+    rests_on={worked_examples_are_what_it_generates: (a_batch_is_a_function_of_its_stream,)},
 )

@@ -11,11 +11,7 @@ import torch
 from torch import Tensor
 
 from posbench.core.attention import Attention, attend, dense
-from posbench.running.subject import (
-    Subject,
-    call,
-    require,
-)
+from posbench.running.subject import Subject, call, require
 
 ROUNDINGS = {"root mean square": 2.5, "largest": 3.0}
 """How far outputs in bfloat16 may be off, in units of what rounding the inputs alone does to them.

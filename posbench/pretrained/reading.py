@@ -53,10 +53,7 @@ def answers(
         for question, answer in asked:
             tokens = _row([*question, *answer[:-1]], mounted)
             logits = mounted.model(
-                input_ids=tokens,
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=len(answer),
+                input_ids=tokens, past_key_values=cache, use_cache=True, logits_to_keep=len(answer)
             ).logits
             cache.crop(-tokens.shape[1])
             found.append(judged(logits[0], _row(answer, mounted)[0]))

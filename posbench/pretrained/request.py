@@ -175,9 +175,7 @@ class TaskSettings(BaseModel):
     times: Annotated[int, Field(ge=2, le=100)] = 4
 
 
-def _told_apart(
-    words: Sequence[str],
-) -> tuple[dict[str, str], list[str], dict[str, int | float]]:
+def _told_apart(words: Sequence[str]) -> tuple[dict[str, str], list[str], dict[str, int | float]]:
     """The settings that the words name, the words about those of extensions, and those of tasks."""
     said: dict[str, str] = {}
     of_extensions, of_tasks = [], []

@@ -124,13 +124,7 @@ class Richer(Mounted):
         return self._stacks[length]
 
     def _attention(
-        self,
-        module: nn.Module,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Mask,
-        scale: float,
+        self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float
     ) -> Tensor:
         assert self._positions is not None
         last, total = int(self._positions.max()) + 1, k.shape[2]

@@ -40,11 +40,7 @@ class TurnedPart(PositionEncoding):
     handles = PositionEncoding.handles | {"frequencies", "distance", "positions"}
 
     def __init__(
-        self,
-        frequencies: Frequencies,
-        first: int = 0,
-        layout: str = "half",
-        reversed: bool = False,
+        self, frequencies: Frequencies, first: int = 0, layout: str = "half", reversed: bool = False
     ) -> None:
         super().__init__()
         self.frequencies, self.first, self.reversed = frequencies, first, reversed
