@@ -36,6 +36,7 @@ from posbench.statistics.aggregates import is_pretrained
 
 CONTRIBUTED = Path("results/contributed")
 """Where records that others have sent go."""
+DEFAULT = "default: %(default)s"
 OF_VERIFY = "what was repeated is kept with --in FOLDER, where the same command goes on"
 
 
@@ -75,8 +76,7 @@ def _show_columns(_: argparse.Namespace) -> int:
 
 def _add_publish(command: argparse.ArgumentParser) -> None:
     command.set_defaults(carry_out=_publish)
-    help = "default: %(default)s"
-    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
+    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=DEFAULT)
     command.add_argument("--to", dest="target", type=Path, help="a folder; needed")
     _add_patterns(command)
 
@@ -121,9 +121,7 @@ def _publish(chosen: argparse.Namespace) -> int:
 def _add_unpack(command: argparse.ArgumentParser) -> None:
     command.set_defaults(carry_out=_unpack)
     command.add_argument("source", type=Path, help="a published folder, as results/main")
-    command.add_argument(
-        "--to", dest="target", type=Path, default=LOCAL, help="default: %(default)s"
-    )
+    command.add_argument("--to", dest="target", type=Path, default=LOCAL, help=DEFAULT)
 
 
 def _unpack(chosen: argparse.Namespace) -> int:
@@ -142,8 +140,7 @@ def _unpack(chosen: argparse.Namespace) -> int:
 def _add_bundle(command: argparse.ArgumentParser) -> None:
     command.set_defaults(carry_out=_bundle)
     command.add_argument("target", type=Path, help="the file to write, as mine.tar.gz")
-    help = "default: %(default)s"
-    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=help)
+    command.add_argument("--from", dest="source", type=Path, default=LOCAL, help=DEFAULT)
     add_config_dir(command, "your own YAML and code")
     _add_patterns(command)
 
@@ -223,8 +220,7 @@ def _own_folder(given: Sequence[Path]) -> Path | None:
 def _add_accept(command: argparse.ArgumentParser) -> None:
     command.set_defaults(carry_out=_accept, left="nothing was written")
     command.add_argument("bundle", type=Path)
-    help = "default: %(default)s"
-    command.add_argument("--to", dest="target", type=Path, default=CONTRIBUTED, help=help)
+    command.add_argument("--to", dest="target", type=Path, default=CONTRIBUTED, help=DEFAULT)
     command.add_argument(
         "--sample", type=int, help="how many to repeat, default: one of each method and task"
     )
@@ -329,11 +325,9 @@ def _verify(chosen: argparse.Namespace) -> int:
 
 def _add_upload(command: argparse.ArgumentParser) -> None:
     command.set_defaults(carry_out=_upload)
-    help = "default: %(default)s"
-    command.add_argument(
-        "folder", type=Path, nargs="?", default=LOCAL, help="with records, " + help
-    )
-    command.add_argument("--project", default="posbench", help=help)
+    help = f"with records, {DEFAULT}"
+    command.add_argument("folder", type=Path, nargs="?", default=LOCAL, help=help)
+    command.add_argument("--project", default="posbench", help=DEFAULT)
     command.add_argument("--entity", help="user or team, default: your own")
     command.add_argument("--online", action="store_true", help="send them now; needs a key")
     command.add_argument(
@@ -366,7 +360,7 @@ def _upload(chosen: argparse.Namespace) -> int:
 
 def _add_export(command: argparse.ArgumentParser) -> None:
     command.set_defaults(carry_out=_export)
-    help = "with records, default: %(default)s"
+    help = f"with records, {DEFAULT}"
     command.add_argument("source", type=Path, nargs="?", default=LOCAL, metavar="folder", help=help)
     command.add_argument("--to", dest="target", type=Path, help="gets dataset/ and site/; needed")
 
