@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posbench.base.disk import write_whole, writing_to
 from posbench.base.errors import PosbenchError
 from posbench.config import command_lines, mistakes
 from posbench.config.compose import compose, composing
@@ -71,14 +72,13 @@ def runs(words: Sequence[str], own: Sequence[Path] = ()) -> list[list[str]]:
 def _explain(requested: Sequence[Sequence[str]], own: Sequence[Path]) -> int:
     from posbench.explain.page import html, text  # and with it torch
     from posbench.running.run_spec import RunSpec
+    from posbench.showing.pages import explanation_path
 
     runs = [RunSpec.of(compose(*words)) for words in requested]
     explained: list[Explanation] = []
     for run in runs:
         explained.append(_explained(run, own))
         print(text(explained[-1]), end="\n\n", flush=True)
-    from posbench.base.disk import write_whole, writing_to
-    from posbench.showing.pages import explanation_path
 
     first = runs[0]
     names = [run.identity.method.slug for run in runs]
