@@ -814,6 +814,113 @@ ENCODINGS = [
         """,
         "is kept from an earlier call",
     ),
+    Wrong(
+        "rows that are counted from the first of a block",
+        """
+        class RowsForgotten(PositionEncoding):
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: a.distance(slice(0, rows.stop - rows.start))[:, None].double() ** 2
+                )
+        """,
+        "block of rows",
+    ),
+    Wrong(
+        "a bias whose angles have the precision of the queries",
+        """
+        class Rounded(PositionEncoding):
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: 4 * (a.distance(rows)[:, None].to(a.q.dtype) * 0.7).sin()
+                )
+        """,
+        "form angles, cumulative sums and biases in float32",
+    ),
+    Wrong(
+        "rotations whose angles have the precision of the queries",
+        """
+        class Hasty(PositionEncoding):
+            def encode(self, a):
+                from posbench.encodings.rotation import halves, rotate
+
+                theta = 10_000 ** (-torch.arange(8) / 8).to(a.q.dtype)
+                angles = a.q_pos.to(a.q.dtype)[..., None] * theta
+                tables = angles.double().cos().to(a.q), angles.double().sin().to(a.q)
+                turned = {
+                    name: rotate(*halves(getattr(a, name)), *(table.float() for table in tables))
+                    for name in ("q", "k")
+                }
+                return replace(a, **{name: t.to(a.q.dtype) for name, t in turned.items()})
+        """,
+        "what rounding the inputs alone does",
+    ),
+    Wrong(
+        "a bias by the size of a block",
+        """
+        class BlockCounted(PositionEncoding):
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: a.distance(rows)[:, None].double() * (rows.stop - rows.start) / 29
+                )
+        """,
+        "use `rows` to index queries",
+    ),
+    Wrong(
+        "fractional positions cut to integers",
+        """
+        class Truncating(PositionEncoding):
+            relative = float_positions = False
+
+            def __init__(self):
+                super().__init__()
+                self.table = nn.Parameter(torch.randn(512, 64))
+
+            def embed(self, x, pos):
+                return x + self.table[pos.long() % 512, : x.shape[-1]]
+        """,
+        "casting to integers hides a mistake",
+    ),
+    Wrong(
+        "a table that clamps positions",
+        """
+        class Clamping(PositionEncoding):
+            relative = float_positions = False
+            max_positions = 512
+
+            def __init__(self):
+                super().__init__()
+                self.table = nn.Parameter(torch.randn(512, 64))
+
+            def embed(self, x, pos):
+                return x + self.table[pos.clamp(max=511), : x.shape[-1]]
+        """,
+        "position 512 gave no IndexError",
+    ),
+    Wrong(
+        "slopes that are no buffer",
+        """
+        class Forgetful(PositionEncoding):
+            def __init__(self, num_heads):
+                super().__init__()
+                self.slopes = torch.rand(num_heads, 1, 1)
+
+            def encode(self, a):
+                return a.plus(
+                    lambda rows: -self.slopes.to(a.q) * a.distance(rows)[:, None].clamp(min=0)
+                )
+        """,
+        "neither a parameter nor a buffer",
+        "num_heads: ${model.num_heads}",
+    ),
+    Wrong(
+        "embeddings normalised by what they are",
+        """
+        class Normalising(PositionEncoding):
+            def embed(self, x, pos):
+                return x / x.std(-1, keepdim=True)
+        """,
+        "model.embedding_std=0.5 changes no logit",
+    ),
 ]
 
 EXTENSIONS = [
