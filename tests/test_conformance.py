@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable
 
 import pytest
@@ -34,7 +35,7 @@ from posbench.core.encoding import EncodingStack
 from posbench.core.extension import Extension
 from posbench.core.scoring import loss
 from posbench.core.training import Training
-from posbench.running.subject import EXACT, Subject, setup
+from posbench.running.subject import EXACT, Subject, difference, setup
 
 ENCODINGS, EXTENSIONS = own_names("encoding"), own_names("extension")
 LOOPED = "rope model.loops=2"
@@ -51,6 +52,14 @@ def subject(encoding: str) -> Subject:
 @pytest.mark.parametrize("check", conformance.SUITE.checks, ids=lambda check: check.__name__)
 def test_encoding(check: Callable[[Subject], None], encoding: str) -> None:
     check(subject(encoding))
+
+
+def test_outputs_differ_without_end_where_one_is_no_number() -> None:
+    number, nan = torch.zeros(1), torch.tensor([math.nan])
+    assert difference((number, number), (number, number + 2)) == 2
+    assert difference((nan, number), (number, number)) == math.inf
+    assert difference((number, nan), (number, number)) == math.inf
+    assert difference((number,), (torch.zeros(2),)) == math.inf
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

@@ -219,10 +219,7 @@ def _not_kept_from_an_earlier_call(encoding: PositionEncoding) -> None:
     _outputs(encoding, _part(a, before).at(*2 * [torch.arange(UNUSUAL)[None]]))
     again = _outputs(encoding, _part(a, before).at(*2 * [whole[:, before]]))
     longer = _outputs(encoding, a.at(whole, whole))
-    change = max(
-        (one - other[..., before, :]).abs().max().item()
-        for one, other in zip(again, longer, strict=True)
-    )
+    change = difference(again, tuple(other[..., before, :] for other in longer))
     # The same tensor with other numbers in it, which a cache by its id takes for the first.
     if change < EXACT:
         kept = torch.arange(UNUSUAL)[None].clone()

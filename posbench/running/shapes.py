@@ -126,7 +126,8 @@ def _refuse_what_cannot_be_trained(encoding: PositionEncoding, a: Attention) -> 
         q, k, v, x = (torch.where(later, 1 - each, each) for each in (a.q, a.k, a.v, a.x))
         changes = (called(encoding, replace(a, q=q, k=k, v=v, x=x)) - out)[..., :place, :]
         changes_embedded = (encoding.embed(x, a.q_pos) - embedded)[:, :place]
-        ahead = max(each.abs().max().item() for each in (changes, changes_embedded))
+        each = [change.abs().max() for change in (changes, changes_embedded)]
+        ahead = torch.stack(each).max().item()  # NaN of either stays, unlike in Python's max
         _require(
             ahead <= ROUNDING * largest,
             f"what is put out for a token changes with a later one (by {ahead:.1e}, of {places} "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -169,8 +170,9 @@ def difference(a: Outputs, b: Outputs) -> float:
     """The largest difference of any entry; infinite if shapes differ or an entry is no number."""
     if any(x.shape != y.shape for x, y in zip(a, b, strict=True)):
         return torch.inf
-    largest = max((x.detach() - y.detach()).abs().max().item() for x, y in zip(a, b, strict=True))
-    return largest if largest == largest else torch.inf
+    each = [(x.detach() - y.detach()).abs().max().item() for x, y in zip(a, b, strict=True)]
+    # Python's max returns NaN only where it comes first.
+    return torch.inf if any(map(math.isnan, each)) else max(each)
 
 
 def require(condition: bool, sentence: str) -> None:
