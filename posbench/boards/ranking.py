@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from posbench.base.wording import counted
@@ -96,7 +97,6 @@ def parts(board: Board, measured: MeasuredRuns) -> list[BoardPart]:
     once = _of_one_kind(once, "task", ["task_version", "task_hash"])
     once = _of_one_kind(once, "protocol", ["protocol_hash"])
     keys = list(once[[*ROW, "task", "seed"]].itertuples(index=False, name=None))
-    places = pd.MultiIndex.from_frame(measured.runs[SHOWN])
     found = []
     for title, together in _sections(board).items():
         rows, asked = together[0], {part: _asked(part, board) for part in together}
@@ -109,7 +109,7 @@ def parts(board: Board, measured: MeasuredRuns) -> list[BoardPart]:
             continue
         there = set(itertools.compress(keys, ours))
         merged = tuple(part for part in together if not asked[part].isdisjoint(there))
-        runs = measured.runs[places.isin(pd.MultiIndex.from_frame(mine[SHOWN]))]
+        runs = measured.runs[_are_in(measured.runs, mine, SHOWN)]
         runs = runs.assign(learned=runs["trained"], passes=runs["learned"]).reset_index(drop=True)
         unrun = set(pairs(rows)).difference(mine[ROW].itertuples(index=False, name=None))
         found.append(BoardPart(title, rows, runs, len(unrun), merged))
@@ -171,14 +171,14 @@ def _of_one_kind(table: pd.DataFrame, label: str, columns: list[str]) -> pd.Data
     if table.empty:
         return table
     counts = table.groupby([label, *columns])["seed"].count().sort_values(kind="stable")
-    chosen = set(
-        counts.reset_index()
-        .groupby(label)
-        .tail(1)[[label, *columns]]
-        .itertuples(index=False, name=None)
-    )
-    keys = table[[label, *columns]].itertuples(index=False, name=None)
-    return table[np.array([key in chosen for key in keys], dtype=bool)]
+    chosen = counts.reset_index().groupby(label).tail(1)
+    return table[_are_in(table, chosen, [label, *columns])]
+
+
+def _are_in(table: pd.DataFrame, other: pd.DataFrame, columns: list[str]) -> npt.NDArray[np.bool_]:
+    """Which lines have, in these columns, what a line of the other table has."""
+    here, there = (pd.MultiIndex.from_frame(each[columns]) for each in (table, other))
+    return here.isin(there)
 
 
 # -- their order -----------------------------------------------------------------------------------
@@ -344,9 +344,7 @@ def standings_without_board(measured: MeasuredRuns) -> list[RankedRows]:
     """
     found = []
     known = measured.lengths[~measured.lengths["task_changed"]]  # a changed task has its own table
-    as_shipped = set(known[SHOWN[:2]].itertuples(index=False, name=None))
-    keys = measured.runs[SHOWN[:2]].itertuples(index=False, name=None)
-    kept = measured.runs[np.array([key in as_shipped for key in keys], dtype=bool)]
+    kept = measured.runs[_are_in(measured.runs, known, SHOWN[:2])]
     for protocol, of_protocol in kept.groupby("protocol_name", sort=True):
         # Two versions of a task are two tasks.
         runs = of_protocol.assign(task=of_protocol["task_name"], learned=of_protocol["trained"])
@@ -364,18 +362,11 @@ def standings_beside(asked: Sequence[RankedRows], measured: MeasuredRuns) -> lis
     """Standings of rows that a board has not asked for, or not on a task, as those of the user:
     among all rows of their protocol and class, on these tasks.
     """
-    if measured.runs.empty:
-        return []
-    row, table = ["protocol_name", "row", "task_name"], ["protocol_name", "class", "task_name"]
-    known = {key for each in asked for key in _keys(each.part.runs, row)}
-    others = [key not in known for key in _keys(measured.runs, row)]
-    wanted = {*_keys(measured.runs[others], table)}
-    runs = measured.runs[[key in wanted for key in _keys(measured.runs, table)]]
-    return standings_without_board(replace(measured, runs=runs)) if wanted else []
-
-
-def _keys(runs: pd.DataFrame, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    return [*runs[list(columns)].itertuples(index=False, name=None)]
+    runs = measured.runs
+    known = pd.concat([runs[:0], *(each.part.runs for each in asked)])
+    others = runs[~_are_in(runs, known, SHOWN[:3])]
+    wanted = _are_in(runs, others, ["protocol_name", "class", "task_name"])
+    return standings_without_board(replace(measured, runs=runs[wanted]))
 
 
 def _to_common_length(runs: pd.DataFrame, known: pd.DataFrame) -> tuple[pd.DataFrame, float]:
