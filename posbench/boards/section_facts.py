@@ -22,6 +22,7 @@ from posbench.config.board import Board
 from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, with_interval
 from posbench.statistics.aggregates import Estimate
 from posbench.statistics.correlation import rank_correlation
+from posbench.statistics.effects import AdditiveFit
 from posbench.statistics.standings import SIGNIFICANT
 
 MOST = 9
@@ -113,11 +114,11 @@ class SectionFacts:
 
     def _by_seed(self, row: str, other: str, length: float | None) -> pd.Series:
         """A row minus another by seed, in the mean over the tasks that both learned with it."""
-        measure = "area" if length is None else f"{length:g}x"
         runs, _ = self.measured.with_scores(self.standing.pool, self.standing.longest)
         runs = runs[runs["trained"] & runs["row"].isin([row, other])]
         of, over = (
-            runs[runs["row"] == each].set_index(["task", "seed"])[measure] for each in (row, other)
+            runs[runs["row"] == each].set_index(["task", "seed"])[_measure(length)]
+            for each in (row, other)
         )
         by_seed: pd.Series = (of - over).dropna().groupby("seed").mean().round(9)
         return by_seed
@@ -129,14 +130,11 @@ class SectionFacts:
 
     def seeds_of(self, row: str, task: str) -> str:
         """How many of its seeds learned a task, as in "1 of 5"."""
-        runs = self.standing.part.runs
-        mine = runs[(runs["row"] == row) & (runs["task_name"] == task)]
-        return f"{len(self._learned_areas(row, task))} of {len(mine)}"
+        return f"{len(self._learned_areas(row, task))} of {len(self._runs(row, task))}"
 
     def learns(self, row: str, task: str) -> bool:
         """Whether every seed of a row learned a task."""
-        runs = self.standing.part.runs
-        mine = runs[(runs["row"] == row) & (runs["task_name"] == task)]
+        mine = self._runs(row, task)
         return len(mine) > 0 and bool(mine["learned"].all())
 
     def positions(self, row: str, task: str) -> int:
@@ -149,24 +147,24 @@ class SectionFacts:
         """Until the gate, in the median of the trainings that learned a task; "never" if all that
         learned it did so in the test alone, and no validation before was at the gate.
         """
-        runs = self.standing.part.runs
-        mine = runs[(runs["row"] == row) & (runs["task_name"] == task) & runs["learned"]]
-        steps = mine["steps_to_gate"].median()
+        mine = self._runs(row, task)
+        steps = mine.loc[mine["learned"], "steps_to_gate"].median()
         return "never" if pd.isna(steps) else f"{steps:,.0f}"
+
+    def _runs(self, row: str, task: str) -> pd.DataFrame:
+        runs = self.standing.part.runs
+        return runs[(runs["row"] == row) & (runs["task_name"] == task)]
 
     def _learned_areas(self, row: str, task: str) -> pd.Series:
         self.of(row)
-        runs = self.standing.part.runs
-        mine = runs[(runs["row"] == row) & (runs["task_name"] == task) & runs["learned"]]
-        areas: pd.Series = mine.set_index("seed")["area"]
+        mine = self._runs(row, task)
+        areas: pd.Series = mine[mine["learned"]].set_index("seed")["area"]
         return areas
 
     def on_task(self, row: str, other: str, task: str, length: float | None = None) -> str:
         """A row minus another on one task, in the mean of the seeds that learned it."""
-        fitted = self.standing.fitted
-        assert fitted is not None
-        fair = fitted.with_common_seeds(other, row)
-        cells = fair.cell_means("area" if length is None else f"{length:g}x")
+        fair = self._fitted.with_common_seeds(other, row)
+        cells = fair.cell_means(_measure(length))
         return number(float(cells.loc[row, task] - cells.loc[other, task]))
 
     def cell(self, row: str, task: str) -> str:
@@ -200,10 +198,7 @@ class SectionFacts:
 
     def best(self, task: str, length: float) -> float:
         """The highest mean score of a row on a task at a length; 0 where none has learned it."""
-        assert self.standing.fitted is not None
-        return float(
-            self.standing.fitted.cell_means(f"{length:g}x").get(task, pd.Series([0])).max()
-        )
+        return float(self._fitted.cell_means(_measure(length)).get(task, pd.Series([0])).max())
 
     def keys(self, row: str) -> str:
         """Whether the keys of earlier tokens can be cached."""
@@ -251,15 +246,13 @@ class SectionFacts:
         """Of the rows other than the highest at a length: how many differ from it after Holm's
         correction, and how many there are.
         """
-        assert self.standing.fitted is not None
         first, rows = self.first_at(length), list(map(str, self.standing.at(length).index))
-        less = self.standing.fitted.differences(first, rows, f"{length:g}x")
+        less = self._fitted.differences(first, rows, _measure(length))
         return int((less["p_holm"] < SIGNIFICANT).sum()), len(less)
 
     def further_than(self, row: str) -> list[str]:
         """The rows with a place that reach further than one of them, after Holm's correction."""
-        assert self.standing.fitted is not None
-        less = self.standing.fitted.differences(row, self.placed).reindex(self.placed)
+        less = self._fitted.differences(row, self.placed).reindex(self.placed)
         further = (less["p_holm"] < SIGNIFICANT) & (less["difference"] > 0)
         return [each for each in self.placed if further[each]]
 
@@ -384,14 +377,17 @@ class SectionFacts:
             return self.standing.at(length)
         return self.standing.summary.rename(columns={"reaches": "number"})
 
-    def _less(self, row: str, other: str, length: float | None) -> pd.Series:
-        fitted = self.standing.fitted
-        if fitted is None:
+    @property
+    def _fitted(self) -> AdditiveFit:
+        if self.standing.fitted is None:
             raise PosbenchError(f"no row of {self.standing.part.title} has learned a task")
-        for each in {row, other}.difference(fitted.rows):  # those of other sections are there too
+        return self.standing.fitted
+
+    def _less(self, row: str, other: str, length: float | None) -> pd.Series:
+        # Rows of other sections are there too.
+        for each in {row, other}.difference(self._fitted.rows):
             self.of(each)
-        measure = "area" if length is None else f"{length:g}x"
-        line: pd.Series = fitted.differences(other, [row], measure).loc[row]
+        line: pd.Series = self._fitted.differences(other, [row], _measure(length)).loc[row]
         return line
 
     def _cell(self, row: str, column: str) -> str:
@@ -412,3 +408,8 @@ class SectionFacts:
     @functools.cached_property
     def _ranking(self) -> Any:
         return ranking(self.standing, self.measured)
+
+
+def _measure(length: float | None) -> str:
+    """What the model is fitted to: areas, or the scores at a length."""
+    return "area" if length is None else f"{length:g}x"
