@@ -38,6 +38,7 @@ from posbench.boards.section_facts import SectionFacts
 from posbench.boards.tables import context_parts
 from posbench.config import board as definition
 from posbench.config import command_lines
+from posbench.config.board import Board
 from posbench.config.exit_status import exit_status
 from posbench.config.folders import own_names
 from posbench.config.names import labelled
@@ -64,7 +65,6 @@ class Facts:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._found: dict[str, dict[str, SectionFacts]] = {}
 
     def section(self, board: str, title: str) -> SectionFacts:
         """A section of a board by its title; PosbenchError if there is none."""
@@ -76,8 +76,7 @@ class Facts:
     @functools.cache  # noqa: B019 (one object for all pages)
     def measured(self, board: str) -> MeasuredRuns:
         """The runs of a board."""
-        folder = self.root / "results" / board
-        return MeasuredRuns.of(files.records(folder), definition.board_of(folder))
+        return MeasuredRuns.of(files.records(self.root / "results" / board), self._asked(board))
 
     def frame(self, board: str) -> pd.DataFrame:
         """The long table of the records of a board."""
@@ -90,9 +89,8 @@ class Facts:
     @functools.cache  # noqa: B019 (one object for all pages)
     def pairs(self, board: str, said: str) -> list[PredictionOutcome]:
         """What came of a prediction of a board, pair by pair."""
-        asked = definition.board_of(self.root / "results" / board)
         standings = [each.standing for each in self._sections(board).values()]
-        found = predictions(asked, standings, self._contexts(board))
+        found = predictions(self._asked(board), standings, self._contexts(board))
         if said not in found:
             raise PosbenchError(f"board {board} predicts no {said!r}: it has {', '.join(found)}")
         return found[said]
@@ -109,7 +107,7 @@ class Facts:
         """Each prediction of a board: for how many of its pairs it holds, and for which not."""
         rows = []
         shown = asked = 0
-        for said in definition.board_of(self.root / "results" / board).contrasts:
+        for said in self._asked(board).contrasts:
             if not (pairs := [each for each in self.pairs(board, said) if each.common]):
                 continue
             against = [f"{each.first} and {each.second}" for each in pairs if not each.holds]
@@ -183,17 +181,14 @@ class Facts:
 
     def claim(self, board: str, text: str) -> str:
         """The verdict on a claim, with the difference of its two sides."""
-        found = [each for each in self.verdicts(board) if each.claim.claim == text]
-        if len(found) != 1:
-            near = closest(text, [each.claim.claim for each in self.verdicts(board)])
-            raise PosbenchError(f"{board} has no claim {text!r}{f': {near!r}?' if near else ''}")
-        return _verdict(found[0])
+        return _verdict(self._finding(board, text))
 
     def claims_table(self, board: str, texts: Sequence[str]) -> str:
         """Claims with their verdicts, in Markdown; what was written afterwards is marked."""
-        after = {each.claim.claim for each in self.verdicts(board) if each.claim.post_hoc}
+        found = [self._finding(board, text) for text in texts]
         rows = [
-            [f"{text}{AFTERWARDS * (text in after)}", self.claim(board, text)] for text in texts
+            [f"{each.claim.claim}{AFTERWARDS * each.claim.post_hoc}", _verdict(each)]
+            for each in found
         ]
         return "\n".join(pipes(["claim", "verdict, both sides, difference"], rows, "ll"))
 
@@ -205,23 +200,29 @@ class Facts:
 
     def untestable(self, board: str, text: str) -> list[str]:
         """The tasks of a claim on which a side fails at 1x already, with one encoding at least."""
-        [found] = [each for each in self.verdicts(board) if each.claim.claim == text]
-        failed = (each.task for each in found.tables if each.gate == Outcome.NOT_TESTABLE)
+        tables = self._finding(board, text).tables
+        failed = (each.task for each in tables if each.gate == Outcome.NOT_TESTABLE)
         return list(dict.fromkeys(failed))
+
+    def _finding(self, board: str, text: str) -> Finding:
+        """What records say of a claim; PosbenchError if the board has none with these words."""
+        found = {each.claim.claim: each for each in self.verdicts(board)}
+        if text not in found:
+            near = closest(text, found)
+            raise PosbenchError(f"{board} has no claim {text!r}{f': {near!r}?' if near else ''}")
+        return found[text]
 
     @functools.cache  # noqa: B019
     def verdicts(self, board: str, by_seed: bool = False) -> list[Finding]:
         """What records say of the claims of a board; `by_seed` has a gate for each seed."""
-        stated, frame = (
-            read_claims(self.root / "results" / board / "claims.yaml"),
-            self.frame(board),
-        )
+        stated = read_claims(self.root / "results" / board / "claims.yaml")
         of_papers = [claim for claim in stated if claim.experiments]
         rest = [claim for claim in stated if not claim.experiments]
-        found = []
-        if of_papers:
-            found += findings(of_papers, of_experiments(of_papers, frame), by_seed)
-        return [*found, *(findings(rest, frame, by_seed) if rest else [])]
+        frame = self.frame(board)
+        return [
+            *findings(of_papers, of_experiments(of_papers, frame), by_seed),
+            *findings(rest, frame, by_seed),
+        ]
 
     # -- a pretrained model ------------------------------------------------------------------------
 
@@ -317,19 +318,18 @@ class Facts:
         ends = re.search(r"\.(?=\s|$)", text[place:])
         return " ".join(text[place : place + ends.end()].split()) if ends else text[place:]
 
+    def _asked(self, board: str) -> Board:
+        return definition.board_of(self.root / "results" / board)
+
     @functools.cache  # noqa: B019 (one object for all pages)
     def _contexts(self, board: str) -> list[MoreContext]:
         return more_context(self.measured(board))
 
+    @functools.cache  # noqa: B019 (one object for all pages)
     def _sections(self, board: str) -> dict[str, SectionFacts]:
-        if board not in self._found:
-            asked = definition.board_of(self.root / "results" / board)
-            measured = self.measured(board)
-            standings = standings_of(asked, measured) or standings_without_board(measured)
-            self._found[board] = {
-                each.part.title: SectionFacts(each, measured, asked) for each in standings
-            }
-        return self._found[board]
+        asked, measured = self._asked(board), self.measured(board)
+        standings = standings_of(asked, measured) or standings_without_board(measured)
+        return {each.part.title: SectionFacts(each, measured, asked) for each in standings}
 
 
 def questions(task: str) -> int:
