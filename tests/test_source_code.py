@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from posbench.records.record import Record
 from posbench.running.subject import setup
 from posbench.showing.pages import Chapter
 from posbench.showing.table import NOTHING
-from posbench.statistics.context import between, difference, sums
+from posbench.statistics.context import beside_the_first, difference, sums
 from posbench.tasks import source_code
 from posbench.tasks.source_code import Corpus, SourceCode, installed
 
@@ -381,12 +382,11 @@ def test_pairs_of_rows_are_compared_at_one_length_and_adjusted_for_their_number(
             for line in lines(8, row=row, **{text: (2, nats, 1)})
         ]
     )
-    found = between(table, 8).set_index(["one", "other"])
-    assert found["mean"].round(9).to_dict() == {("a", "b"): -0.5, ("a", "c"): 0.0, ("b", "c"): 0.5}
-    assert found.loc[("a", "b"), ["low", "high"]].tolist() == [-0.5, -0.5]
-    least = 2 / 10_001
-    assert found.loc[("a", "b"), "p_holm"] == pytest.approx(3 * least)
-    assert found.loc[("a", "c"), "p_holm"] > 0.5
+    b, c = beside_the_first(table, ["a", "b", "c"], 8)["less"]
+    assert (b.mean, b.low, b.high) == (0.5, 0.5, 0.5) and c.mean == pytest.approx(0)
+    assert b.p == pytest.approx(3 * 2 / 10_001) and c.p > 0.5
+    again = beside_the_first(table, ["b", "c", "a"], 8)["less"]
+    assert again["a"] == replace(b, mean=-0.5, low=-0.5, high=-0.5)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ def change(by_text: pd.DataFrame, row: str, multiple: float) -> pd.DataFrame:
 
 
 def difference(
-    one: pd.DataFrame, other: pd.DataFrame, what: str = "nats", draws: int = DRAWS, seed: int = 0
+    one: pd.DataFrame, other: pd.DataFrame, what: str = "nats", draws: int = DRAWS
 ) -> Difference:
     """The first minus the second; of both the seeds and texts that both have, with the same tokens.
 
@@ -81,7 +81,7 @@ def difference(
     # The seeds of a text are drawn together.
     texts = lines.groupby("text").agg(lambda values: values.sum(skipna=False))
     tokens, values = (texts[name].to_numpy(float) for name in ("tokens", "sum"))
-    drawn = _drawn(len(texts), draws, seed)
+    drawn = _drawn(len(texts), draws)
     means = drawn @ values / (drawn @ tokens)
     mean = float(values.sum() / tokens.sum())
     if len(texts) < FEWEST or math.isnan(mean):
@@ -117,38 +117,20 @@ def of_rows(by_text: pd.DataFrame, multiples: Sequence[float]) -> pd.DataFrame:
     return pd.DataFrame([lines[row] for row in best], best, columns)
 
 
-def between(by_text: pd.DataFrame, multiple: float, what: str = "nats") -> pd.DataFrame:
-    """Each pair of rows at one length, on the tokens that both were asked for.
-
-    Columns: one, other, mean, low and high, as `difference` of the two, and p_holm, adjusted over
-    all pairs. `by_text` is as `sums` takes it.
-    """
-    pairs = list(itertools.combinations(sorted(by_text["row"].unique()), 2))
-    at = {row: sums(by_text, row, multiple) for row in by_text["row"].unique()}
-    found = [difference(at[one], at[other], what) for one, other in pairs]
-    lines = [
-        {"one": one, "other": other, "mean": each.mean, "low": each.low, "high": each.high}
-        for (one, other), each in zip(pairs, found, strict=True)
-    ]
-    return pd.DataFrame(lines).assign(p_holm=holm([each.p for each in found]))
-
-
 def beside_the_first(by_text: pd.DataFrame, rows: Sequence[str], multiple: float) -> pd.DataFrame:
     """At one length, each of the rows but the first minus the first: a `Difference` in nats by row.
 
-    p is adjusted over all pairs of the rows, as in `between`.
+    p is adjusted over all pairs of the rows. `by_text` is as `sums` takes it.
     """
-    pairs = between(by_text[by_text["row"].isin(rows)], multiple)
-    found = {}
-    for pair in pairs.itertuples():
-        if rows[0] in (pair.one, pair.other):
-            sign, row = (-1, pair.other) if pair.one == rows[0] else (1, pair.one)
-            low, high = sorted((sign * pair.low, sign * pair.high))
-            found[row] = Difference(sign * pair.mean, low, high, pair.p_holm)
-    return pd.DataFrame({"less": [found[row] for row in rows[1:]]}, index=list(rows[1:]))
+    at = [sums(by_text, row, multiple) for row in rows]
+    # The pairs of the first row come first.
+    found = [difference(other, one) for one, other in itertools.combinations(at, 2)]
+    adjusted = holm([each.p for each in found])
+    less = [replace(each, p=p) for each, p in zip(found, adjusted, strict=True)]
+    return pd.DataFrame({"less": less[: len(rows) - 1]}, index=list(rows[1:]))
 
 
-def _drawn(count: int, draws: int, seed: int) -> Array:
+def _drawn(count: int, draws: int) -> Array:
     """How often each of `count` texts is in each draw, [draw, text]: the same for all rows."""
-    rng = np.random.default_rng(stream_seed("texts", seed))
+    rng = np.random.default_rng(stream_seed("texts", 0))
     return rng.multinomial(count, np.full(count, 1 / count), draws).astype(float)
