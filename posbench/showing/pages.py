@@ -220,13 +220,12 @@ def paragraphs_of(text: str) -> list[str]:
 
 def inline(text: str) -> str:
     """A paragraph as HTML."""
-
-    def formula(match: re.Match[str]) -> str:
-        return mathml(match[1] or match[2], "block" if match[1] else "inline")
-
-    # Formulas come first, because what is between dollars is not prose.
+    # Every second part is a formula: what is between dollars is not prose.
     parts = re.split(r"(\$\$.+?\$\$|\$.+?\$)", text)
-    parts[1::2] = [re.sub(r"\$\$(.+?)\$\$|\$(.+?)\$", formula, part) for part in parts[1::2]]
+    parts[1::2] = [
+        mathml(part.strip("$"), "block" if part.startswith("$$") else "inline")
+        for part in parts[1::2]
+    ]
     parts[::2] = [
         re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(part, quote=False))
         for part in parts[::2]
