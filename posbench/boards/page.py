@@ -86,7 +86,6 @@ def generate(
     contexts = more_context(measured)
     own, left_out = about(folder)
     warned = remarks(measured, audits)
-    made_from = f"{'; '.join(origins(measured.records))}."
     asked = standings_of(board, measured)
     standings = [*asked, *standings_beside(asked, measured)]
     parts = [ranked(board, each, measured) for each in standings]
@@ -119,7 +118,7 @@ def generate(
     page = Page(
         title,
         [*likely, *parts, *more, Chapter("Task by task", tasks)],
-        [made_from, MADE],
+        [origins(measured.records), MADE],
         lead=[*judged, *scale, *doubts(folder)],
         answer=[*measured.meaningless, *headline],
         doors=doors,

@@ -291,7 +291,7 @@ HASH = 12
 """Digits of a commit."""
 
 
-def origins(found: Sequence[Record]) -> list[str]:
+def origins(found: Sequence[Record]) -> str:
     """Where the numbers come from: commits, versions and devices, the most frequent first."""
     commits = _counted(str(record.training.commit or "unknown")[:HASH] for record in found)
     devices = _counted(record.training.hardware for record in found)
@@ -299,12 +299,8 @@ def origins(found: Sequence[Record]) -> list[str]:
         ", ".join(f"{name} {version}" for name, version in sorted(record.training.versions.items()))
         for record in found
     )
-    return [
-        counted(len(found), "record"),
-        f"trained at commit {commits}",
-        f"on {devices}",
-        f"with {versions}",
-    ]
+    records = counted(len(found), "record")
+    return f"{records}; trained at commit {commits}; on {devices}; with {versions}."
 
 
 def _counted(values: Iterator[str]) -> str:

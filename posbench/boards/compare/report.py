@@ -136,7 +136,7 @@ def of_all(
     return Page(
         title(found, board),
         [ranked(board, ranking, measured, found.row), Chapter("Task by task", tasks)],
-        [f"{'; '.join(origins(measured.records))}.", MADE],
+        [origins(measured.records), MADE],
         lead=[*opening.measured_on(measured, ranking), TO_ITS_ROW],
         answer=[*measured.meaningless, *sentences(found, board), *headline([ranking])],
         notes=notes,
