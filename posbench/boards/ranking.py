@@ -48,9 +48,6 @@ class BoardPart:
         rows = Rows(methods=methods, seeds=(0,), tasks=tasks)
         return cls(f"{title[0].upper()}{title[1:]}", rows, runs)
 
-    def __len__(self) -> int:
-        return int(self.runs["row"].nunique())
-
     @property
     def protocol(self) -> str:
         """As it is shown."""
@@ -79,7 +76,7 @@ class BoardPart:
     def lacking(self, board: Board) -> list[str]:
         """The tasks asked for that fewer than nine in ten of its rows have a run on."""
         rows = self.runs.groupby("task")["row"].nunique()
-        enough = min(MOST * max(len(self), 1), rows.max())
+        enough = min(MOST * max(self.runs["row"].nunique(), 1), rows.max())
         return [task for task in self.asked(board) if rows.get(task, 0) < enough]
 
     def lacks(self, board: Board) -> str:

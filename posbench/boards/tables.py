@@ -197,8 +197,8 @@ def latex(standings: Iterable[RankedRows], measured: MeasuredRuns) -> str:
     return "\n".join([needs, *each])
 
 
-def _number(name: str, decimals: int = 2) -> Callable[[pd.Series], str]:
-    return lambda row: number(row[name], decimals)
+def _number(name: str) -> Callable[[pd.Series], str]:
+    return lambda row: number(row[name])
 
 
 def share(value: float) -> str:
