@@ -226,8 +226,6 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
     NaN if none was), the `multiplications` until then and the `step_multiplications` (both NaN in
     records that lack them), `area` (share of 1), and `reach` (a `Reach`, in multiples).
     """
-    import pandas as pd
-
     lengths = "true_multiple" if "true_multiple" in table else "multiple"
     task = ["protocol", "protocol_hash", "task", "task_hash", "task_version"]
     run = ["method", "method_hash", "seed"]
@@ -249,22 +247,9 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
     expected = {number: set(found) for number, found in usual}
     firsts = once.iloc[starts] if len(once) else once
     shown = {"protocol_name": "protocol", "task_name": "task", "row": "method"}
-    rows = {
-        "protocol": firsts["protocol"].to_numpy(),
-        "task": firsts["task"].to_numpy(),
-        **{
-            name: firsts[name if name in firsts else label].to_numpy()
-            for name, label in shown.items()
-        },
-        "class": firsts["method_class"].to_numpy(),
-        "seed": firsts["seed"].to_numpy(),
-        "training": firsts["training_hash"].to_numpy(),
-        "learned": firsts["solved"].to_numpy(bool),
-    }
-    rows["trained"] = _trained(firsts)
-    for name, column in OF_TRAINING.items():
-        if column in firsts:
-            rows[name] = firsts[column].to_numpy(float)
+    told = {name: name if name in firsts else label for name, label in shown.items()}
+    told |= {"class": "method_class", "training": "training_hash", "learned": "solved"}
+    told |= {name: column for name, column in OF_TRAINING.items() if column in firsts}
     areas, reaches, bases = [], [], []
     for start, end in zip(starts, ends, strict=False):
         multiples, scores, chances = known[:, start:end]
@@ -273,10 +258,12 @@ def of_runs(table: pd.DataFrame, longest: float = LONGEST) -> pd.DataFrame:
         bases.append(float(corrected(scores[base[0]], chances[base[0]])) if len(base) else np.nan)
         areas.append(area(multiples, scores, chances, longest) if whole else np.nan)
         reaches.append(reach(multiples, scores, chances))
-    found = rows | {"in_distribution": bases, "area": areas, "reach": reaches}
+    found = firsts.assign(**{name: firsts[column] for name, column in told.items()})
+    found = found.assign(trained=_trained(firsts), in_distribution=bases, area=areas, reach=reaches)
     columns = ["protocol", "task", *shown, "class", "seed", "training", *OF_TRAINING]
     columns += ["in_distribution", "learned", "trained", "area", "reach"]
-    return pd.DataFrame(found, columns=columns)
+    numbers = dict.fromkeys(OF_TRAINING, float)
+    return found.reindex(columns=columns).astype({"learned": bool} | numbers).reset_index(drop=True)
 
 
 def _trained(runs: pd.DataFrame) -> npt.NDArray[np.bool_]:
