@@ -47,7 +47,7 @@ from posbench.config.identity import identify
 from posbench.config.words import Word
 from posbench.records import files
 from posbench.records.record import Record
-from posbench.running.zoo import zoos
+from posbench.running.zoo import Zoo, zoos
 from posbench.statistics.aggregates import FEWEST
 from posbench.sweeping.plan import SweepPlan, in_zoo, plan, published
 from posbench.sweeping.requests import Request
@@ -138,7 +138,7 @@ def _of_zoo(
     """
     if _extension(mine) == AS_TRAINED:
         return None
-    for zoo in zoos(str(compose(*mine.settings).content["zoo"])):
+    for zoo in _zoos(mine):
         name = zoo.path.stem
         if name not in definition.names() or not _records_of(name).is_dir():
             continue
@@ -151,9 +151,9 @@ def _of_zoo(
     return None
 
 
-def _kept(mine: RowSubject) -> bool:
-    """Whether there is a zoo."""
-    return bool(zoos(str(compose(*mine.settings).content["zoo"])))
+def _zoos(mine: RowSubject) -> list[Zoo]:
+    """Where its runs look for weights."""
+    return zoos(str(compose(*mine.settings).content["zoo"]))
 
 
 def _extension(mine: RowSubject) -> str:
@@ -208,7 +208,7 @@ def _compare(
     rivals.refuse_lack()
     if chosen.than is not None:
         rivals.refuse_unknown(chosen.than)
-    trained = _trained(mine, board, rivals.tried, seeds) if _kept(mine) else []
+    trained = _trained(mine, board, rivals.tried, seeds) if _zoos(mine) else []
     tasks = mine.chosen_tasks(rivals, quick=chosen.quick, whole=chosen.whole, trained=trained)
     rivals.refuse_lack(tasks)
     if chosen.than is not None:
