@@ -129,6 +129,30 @@ def test_exchanges_count_every_way_of_handing_scores_to_two_sides(
     assert found == pytest.approx(scipy.pvalue, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([0.9, 0.7, 0.85, 0.6], [0.5, 0.65, 0.62, 0.2]),
+        ([0.9, 0.7, 0.85], [0.5, 0.65, 0.62, 0.2, 0.71]),
+    ],
+)
+def test_sides_may_have_unlike_numbers_of_runs(one: list[float], other: list[float]) -> None:
+    exact = stats.permutation_test(
+        (one, other), lambda x, y: np.mean(x) - np.mean(y), n_resamples=np.inf
+    )
+    # scipy doubles the smaller tail, which is not symmetric for unlike numbers.
+    scores, size = [*one, *other], len(one)
+    every = [
+        np.mean([scores[i] for i in chosen])
+        - np.mean([scores[i] for i in range(len(scores)) if i not in chosen])
+        for chosen in itertools.combinations(range(len(scores)), size)
+    ]
+    brute = np.mean(np.abs(every) >= abs(np.mean(one) - np.mean(other)) - 1e-12)
+    assert randomisation.exchange([[one, other]]) == pytest.approx(brute)
+    if size == len(other):
+        assert brute == pytest.approx(exact.pvalue)
+
+
 def test_exchanges_keep_scores_within_a_stratum_alone() -> None:
     """Between the strata lies .8, which is no difference between the sides."""
     strata = [[(0.93, 0.9), (0.95, 0.91), (0.94, 0.89)], [(0.1, 0.13), (0.15, 0.1)]]
@@ -171,6 +195,7 @@ def test_forty_pairs_are_counted_exactly() -> None:
 def test_nothing_has_no_p() -> None:
     assert math.isnan(randomisation.sign_flip([]))
     assert math.isnan(randomisation.exchange([([], [])]))
+    assert math.isnan(randomisation.exchange([]))
 
 
 @pytest.mark.parametrize(
