@@ -6,7 +6,6 @@ import base64
 import csv
 import errno
 import functools
-import gzip
 import hashlib
 import html
 import json
@@ -61,8 +60,6 @@ def binned() -> str:
 
 
 BROKEN: dict[str, tuple[Callable[[], str], str]] = {
-    "truncated": (lambda: json.dumps(GOOD)[:400], "not a readable record"),
-    "empty": (lambda: "", "not a readable record"),
     "a part missing": (
         lambda: json.dumps(GOOD | {"config": {**GOOD["config"], "evaluation": None}}),
         "is no valid record (config: lacks evaluation): ",
@@ -97,10 +94,6 @@ BROKEN: dict[str, tuple[Callable[[], str], str]] = {
     "multiplications beyond all tables": (
         lambda: with_values(training__multiplications=10**60),
         "multiplications",
-    ),
-    "a name that leads elsewhere": (
-        lambda: with_values(task__name="../copy"),
-        "is no valid record (task.name: '../copy' cannot be the name of a file",
     ),
     "a command of another program": (
         lambda: with_values(command="rm -r posbench"),
@@ -139,7 +132,6 @@ BROKEN: dict[str, tuple[Callable[[], str], str]] = {
         lambda: with_values(command="python -m posbench 'method=rope"),
         'method=rope" is no command python -m posbench WORDS',
     ),
-    "a list": (lambda: "[1, 2]", "record schema None"),
     "not a number": (lambda: with_values(rows__0__score=float("nan")), "NaN is no number of JSON"),
     "infinite": (
         lambda: with_values(rows__1__multiple=2).replace('"multiple": 2,', '"multiple": 1e999,'),
@@ -156,11 +148,8 @@ BROKEN: dict[str, tuple[Callable[[], str], str]] = {
         "a test length is there twice",
     ),
     "bins that do not fit": (binned, "unlike length"),
-    "another schema": (lambda: with_values(schema_version=3), "record schema 3"),
-    "a newer schema": (lambda: with_values(schema_version=99), "upgrade posbench"),
     "nested": (lambda: "[" * 200_000, "nested too deeply"),
     "huge": (lambda: " " * (files.LARGEST + 1), "bytes are more than it can have"),
-    "something else": (lambda: "\x00\xff\x7fELF", "not a readable record"),
 }
 
 
@@ -191,22 +180,6 @@ def test_each_broken_record_is_named_and_the_others_make_the_page(
         [line] = [line for line in said if f"{paths[name]} " in line]
         assert reason in line, name
     assert contents(tmp_path) == contents(alone)
-
-
-def test_a_broken_line_of_published_records_is_named_with_its_number(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    published.publish(seeds("alibi", [{1: 1.0, 2: 0.5}]), [], tmp_path)
-    path = tmp_path / "records/copy.jsonl.gz"
-    good = gzip.decompress(path.read_bytes()).decode()
-    bad = ("[" * 100_000, good.strip()[:-20], '{"loss": NaN}', "x" * (files.LARGEST + 1))
-    path.write_bytes(gzip.compress((good + "".join(f"{line}\n" for line in bad)).encode()))
-    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert [f"{path}, line {number} " in line for number, line in enumerate(said, start=2)] == [
-        True
-    ] * len(bad)
-    assert "alibi" in (tmp_path / "leaderboard.html").read_text(encoding="utf-8")
 
 
 def test_a_run_that_is_there_twice_is_remarked_upon_and_counts_once(tmp_path: Path) -> None:

@@ -447,10 +447,15 @@ def test_a_text_may_hold_the_names_of_what_is_no_number(tmp_path: Path) -> None:
     assert published(tmp_path, made) == [made]
 
 
-def test_a_line_that_is_no_object_is_named(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [(b"[1]", "is not a JSON object"), (b"[" * 100_000, "is not JSON (it is nested too deeply)")],
+    ids=["a list", "nested"],
+)
+def test_a_line_that_is_no_object_is_named(folder: Path, line: bytes, said: str) -> None:
     path = folder / COPY
-    rewrite(path, b"[1]\n" + gzip.decompress(path.read_bytes()))
-    assert sentence(folder).startswith(f"{path}, line 1 is not a JSON object")
+    rewrite(path, line + b"\n" + gzip.decompress(path.read_bytes()))
+    assert sentence(folder).startswith(f"{path}, line 1 {said}")
     assert len(left(folder)) == 3
 
 

@@ -17,7 +17,6 @@ from rich.console import Console
 from posbench import results
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError
-from posbench.boards import command as leaderboard
 from posbench.config.names import MethodName, Name
 from posbench.records import files, tables
 from posbench.records.record import SCHEMA, Record
@@ -102,23 +101,6 @@ def test_a_bad_record_is_one_sentence_with_file_field_and_what_to_do(
         assert said.startswith(f"{path} ") and named in said
         assert advice in said.rpartition(": ")[2]
         assert "\n" not in said and "Traceback" not in said
-
-
-def test_bad_records_are_left_out_of_the_board_and_each_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save(tmp_path, record("alibi"))
-    paths = save(tmp_path, *(record(seed=seed) for seed in range(len(BAD))))
-    for path, (content, _, _) in zip(paths, BAD.values(), strict=True):
-        path.write_bytes(content)
-    assert leaderboard.main([str(tmp_path)]) == 1
-    out, error = capsys.readouterr()
-    said = error.splitlines()
-    for name, path in zip(BAD, paths, strict=True):
-        assert sum(each.startswith(f"posbench: left out: {path} ") for each in said) == 1, name
-    assert len(said) == len(BAD)
-    assert "alibi" in out and "rope" not in out
-    assert set(pd.read_csv(tmp_path / "leaderboard.csv")["method"]) == {"alibi"}
 
 
 def test_a_value_that_belongs_to_another_type_but_says_the_same_is_read(tmp_path: Path) -> None:

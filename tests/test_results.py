@@ -112,13 +112,6 @@ def test_records_come_in_the_order_of_their_paths_whatever_order_they_were_writt
     assert order == sorted(order)
 
 
-def test_a_record_put_aside_when_a_setting_changed_is_still_read(tmp_path: Path) -> None:
-    [path] = save(tmp_path, record())
-    path.rename(path.with_suffix(".1a2b3c4d.json"))
-    save(tmp_path, record())
-    assert len(files.records(tmp_path)) == 2
-
-
 def test_a_record_that_was_replaced_leaves_no_test_of_it_in_any_table(tmp_path: Path) -> None:
     """The older one climbed to 16x, and the newer one has learned nothing."""
     bins = [view("depth", n, (0, 0.5, 8, 1.0, 0.1)) for n in (20, 160)]
