@@ -14,7 +14,7 @@ from scipy import integrate
 
 from posbench.records import tables
 from posbench.statistics import measures
-from posbench.statistics.measures import Reach, area, corrected, reach
+from posbench.statistics.measures import area, corrected, reach
 
 LENGTHS = [1, 1.25, 1.5, 2, 3, 4, 6, 8]
 NAN = float("nan")
@@ -120,13 +120,6 @@ def test_a_reach_that_was_not_seen_is_censored() -> None:
     assert np.isnan(reach([1, 2, 4], [1.0, NAN, 0.1]).value)
     assert np.isnan(reach([2, 4], [1.0, 0.1]).value)
     assert str(reach([2, 4], [1.0, 0.1])) == "\N{EN DASH}"
-
-
-def known(value: float) -> Reach:
-    return Reach(value, value)
-
-
-BELOW = Reach(0, 1)
 
 
 # -- of the long table -----------------------------------------------------------------------------
