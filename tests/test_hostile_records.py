@@ -182,18 +182,6 @@ def test_each_broken_record_is_named_and_the_others_make_the_page(
     assert contents(tmp_path) == contents(alone)
 
 
-def test_a_run_that_is_there_twice_is_remarked_upon_and_counts_once(tmp_path: Path) -> None:
-    save(tmp_path, record("rope", {1: 1.0, 2: 0.5}))
-    content = record("rope", {1: 1.0, 2: 0.7}).as_json()
-    path = files.record_path(tmp_path, "cpu", "copy", "rope", 0).with_name("seed=0.0123.json")
-    path.write_text(json.dumps(content), encoding="utf-8")
-    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0
-    text, page, *_ = (each.decode() for each in contents(tmp_path))
-    for shown in (text, page):
-        assert "1 record repeats a run that is there already" in shown
-    assert "1 remark" in page or "remarks" in page
-
-
 def test_no_text_of_a_record_becomes_markup(tmp_path: Path) -> None:
     """Wherever the page shows what a record says: as text, and inside the data."""
     name = f"rope (a={EVIL})"
