@@ -382,10 +382,10 @@ def test_pairs_of_rows_are_compared_at_one_length_and_adjusted_for_their_number(
             for line in lines(8, row=row, **{text: (2, nats, 1)})
         ]
     )
-    b, c = beside_the_first(table, ["a", "b", "c"], 8)["less"]
+    b, c = beside_the_first(table, ["a", "b", "c"], 8).values()
     assert (b.mean, b.low, b.high) == (0.5, 0.5, 0.5) and c.mean == pytest.approx(0)
     assert b.p == pytest.approx(3 * 2 / 10_001) and c.p > 0.5
-    again = beside_the_first(table, ["b", "c", "a"], 8)["less"]
+    again = beside_the_first(table, ["b", "c", "a"], 8)
     assert again["a"] == replace(b, mean=-0.5, low=-0.5, high=-0.5)
 
 

@@ -25,7 +25,7 @@ from posbench.config.words import Word
 from posbench.records import tables
 from posbench.records.record import MEANINGLESS, Record
 from posbench.statistics.aggregates import FEWEST, quantile, zero_shot_first
-from posbench.statistics.context import beside_the_first, of_rows
+from posbench.statistics.context import Difference, beside_the_first, of_rows
 from posbench.statistics.measures import LONGEST, corrected_lines, of_runs
 
 # -- names that are shown --------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class MoreContext:
     protocol: str
     task: str
     rows: pd.DataFrame  # the best at the longest first; see `posbench.statistics.context.of_rows`
-    beside: pd.DataFrame  # at the longest, the others minus the first; see `beside_the_first`
+    beside: Mapping[str, Difference]  # at the longest, the others minus the first
     by_text: pd.DataFrame  # that all of it is made of; see `MeasuredRuns.by_text`
 
 
@@ -266,7 +266,7 @@ def more_context(measured: MeasuredRuns) -> list[MoreContext]:
     found = []
     for (protocol, task), mine in measured.by_text.groupby(["protocol_name", "task_name"]):
         rows = of_rows(mine, MULTIPLES)
-        beside = beside_the_first(mine, list(rows.index), MULTIPLES[-1]) if len(rows) else rows
+        beside = beside_the_first(mine, list(rows.index), MULTIPLES[-1])
         found.append(MoreContext(protocol, task, rows, beside, mine))
     return found
 

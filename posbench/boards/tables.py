@@ -359,8 +359,7 @@ def context_parts(found: Iterable[MoreContext]) -> Iterator[Chapter]:
 def _beside_the_first(title: str, found: MoreContext) -> Chapter:
     """What each row loses at the longest multiple more than the first of them."""
     first, longest = found.rows.index[0], MULTIPLES[-1]
-    less = found.beside["less"]
-    lines = [Line(str(row), [str(one), number(one.p, 4)]) for row, one in less.items()]
+    lines = [Line(row, [str(less), number(less.p, 4)]) for row, less in found.beside.items()]
     note = f"In nats a token at {longest:g}x. p is adjusted over all pairs of rows, by Holm."
     shown = Table.of(["method", f"less {first}", "p"], lines)
     return Chapter(f"{title}: beside {first}", [note, shown])

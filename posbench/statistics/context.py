@@ -117,8 +117,10 @@ def of_rows(by_text: pd.DataFrame, multiples: Sequence[float]) -> pd.DataFrame:
     return pd.DataFrame([lines[row] for row in best], best, columns)
 
 
-def beside_the_first(by_text: pd.DataFrame, rows: Sequence[str], multiple: float) -> pd.DataFrame:
-    """At one length, each of the rows but the first minus the first: a `Difference` in nats by row.
+def beside_the_first(
+    by_text: pd.DataFrame, rows: Sequence[str], multiple: float
+) -> dict[str, Difference]:
+    """At one length, each of the rows but the first minus the first, in nats.
 
     p is adjusted over all pairs of the rows. `by_text` is as `sums` takes it.
     """
@@ -126,8 +128,8 @@ def beside_the_first(by_text: pd.DataFrame, rows: Sequence[str], multiple: float
     # The pairs of the first row come first.
     found = [difference(other, one) for one, other in itertools.combinations(at, 2)]
     adjusted = holm([each.p for each in found])
-    less = [replace(each, p=p) for each, p in zip(found, adjusted, strict=True)]
-    return pd.DataFrame({"less": less[: len(rows) - 1]}, index=list(rows[1:]))
+    pairs = zip(rows[1:], found, adjusted, strict=False)
+    return {row: replace(less, p=p) for row, less, p in pairs}
 
 
 def _drawn(count: int, draws: int) -> Array:
