@@ -54,7 +54,7 @@ class LayerKind:
 
     @property
     def name(self) -> str | None:
-        """Its extension, by the file that it stands in; None without."""
+        """Its extension, by the file it is in; None without."""
         own = type(self.form.own.extension)
         return None if own is Direct else own.__module__.rpartition(".")[2]
 
