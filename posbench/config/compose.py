@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -101,7 +100,7 @@ class Composition:
 
     def cfg(self) -> DictConfig:
         """A configuration that may be changed."""
-        return OmegaConf.create(copy.deepcopy(self.content))
+        return OmegaConf.create(self.content)  # a copy, as every value becomes a node of its own
 
 
 class _Composer:
