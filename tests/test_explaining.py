@@ -323,6 +323,7 @@ def test_runs_that_differ_have_pages_of_their_own(
     rows = record("rope", {1: 1.0, 2: 0.5}).rows
     explained = page.Explanation("rope", "passkey", "score", "posbench", rows, [], made())
     monkeypatch.setattr(command, "_explained", lambda asked, own: explained)
+    monkeypatch.setattr(page, "html", lambda explained: "")  # which takes a second to draw
     asked = ["seed=0", "seed=1", "training.steps=3", "encoding.base=5", "task.key_length=2"]
     for words in asked:
         assert command.main([*SMOKE, "method=rope", words, f"results_dir={tmp_path}"]) == 0
