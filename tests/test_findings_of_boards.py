@@ -72,7 +72,11 @@ def standings(found: Sequence[Record], of: Board | None = None) -> list[RankedRo
 
 
 def said(found: Sequence[Record], of: Board | None = None) -> list[str]:
-    page = findings.page(of or board(), standings(found, of))
+    return said_of(standings(found, of), of)
+
+
+def said_of(ranked: list[RankedRows], of: Board | None = None) -> list[str]:
+    page = findings.page(of or board(), ranked)
     return page.markdown().splitlines() if page else []
 
 
@@ -98,6 +102,18 @@ def everything() -> list[Record]:
     return found
 
 
+@pytest.fixture(scope="module")
+def ranked(everything: list[Record]) -> list[RankedRows]:
+    """The standings of everything."""
+    return standings(everything)
+
+
+@pytest.fixture(scope="module")
+def lines(ranked: list[RankedRows]) -> list[str]:
+    """What is said of everything."""
+    return said_of(ranked)
+
+
 def test_a_training_that_several_extensions_share_counts_once(
     tmp_path: Path, everything: list[Record]
 ) -> None:
@@ -114,9 +130,9 @@ def test_a_training_that_several_extensions_share_counts_once(
 
 
 def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
-    everything: list[Record],
+    lines: list[str],
 ) -> None:
-    [line] = [each for each in said(everything) if each.startswith("- On the tasks that each")]
+    [line] = [each for each in lines if each.startswith("- On the tasks that each")]
     assert "`nope` reaches furthest of 4 rows: .91 (95 % " in line
     assert "on 4 of 4 tasks, learned by 16 of 16 trainings. That is less than .02 above" in line
     assert "above `alibi`, which the board counts as equal. 1 row is not shown to differ" in line
@@ -266,28 +282,22 @@ def test_what_all_rows_extend_is_said_to_those_who_have_a_trained_model() -> Non
 
 
 def test_a_row_that_did_not_learn_a_task_is_not_punished_for_it(everything: list[Record]) -> None:
-    [first, *_] = standings(without(everything, "nope", "copy"))
+    [first, *_] = found = standings(without(everything, "nope", "copy"))
     assert first.placed[0] == "nope" and first.summary.loc["nope", "learned"] == 0.75
     assert first.summary.loc["nope", "reaches"] == pytest.approx(0.92, abs=0.02)
     assert first.summary.loc["alibi", "common"] == 3
-    [line] = [
-        each
-        for each in said(without(everything, "nope", "copy"))
-        if each.startswith("- On the tasks that each")
-    ]
+    [line] = [each for each in said_of(found) if each.startswith("- On the tasks that each")]
     assert "on 3 of 4 tasks, learned by 12 of 16 trainings" in line
 
 
 def test_a_row_that_learned_fewer_than_two_thirds_is_below_the_table(
-    everything: list[Record],
+    everything: list[Record], lines: list[str]
 ) -> None:
-    found = without(everything, "nope", "copy", "reverse")
-    [first, *_] = standings(found)
+    [first, *_] = found = standings(without(everything, "nope", "copy", "reverse"))
     assert first.placed == ["alibi", "t5", "rope"] and first.known[-1] == "nope"
-    lines = said(found)
-    [below] = [each for each in lines if each.startswith("- Below the table")]
+    [below] = [each for each in said_of(found) if each.startswith("- Below the table")]
     assert "have higher numbers there: `nope` .92, on 2 of 4 tasks, learned by 8 of 16" in below
-    assert not any(each.startswith("- Below") for each in said(everything))
+    assert not any(each.startswith("- Below") for each in lines)
 
 
 def test_one_training_that_learned_is_enough(everything: list[Record]) -> None:
@@ -297,22 +307,21 @@ def test_one_training_that_learned_is_enough(everything: list[Record]) -> None:
 
 
 def test_extensions_are_told_at_each_length_on_what_their_host_learned(
-    everything: list[Record],
+    everything: list[Record], lines: list[str]
 ) -> None:
     """Of an extension the score at 1x does not count: its training has learned or not."""
-    [four] = [line for line in said(everything) if line.startswith("- At 4x, on `rope`")]
+    [four] = [line for line in lines if line.startswith("- At 4x, on `rope`")]
     assert "`rope_yarn` is highest: .80 (95 % " in four and "learned by 16 of 16 trainings" in four
     assert "`rope` without an extension is at .20, and its difference to the first is -.60" in four
     assert "3 of 3 others are shown to differ from it." in four
     lost = [changed(each, LOST) if each.method.extension == "yarn" else each for each in everything]
     [_, hosted] = standings(lost)
     assert hosted.summary.loc["rope_yarn", "learned"] == 1
-    [_, hosted] = standings(without(everything, "rope", "copy"))
+    [_, hosted] = found = standings(without(everything, "rope", "copy"))
     assert set(hosted.summary["tasks"]) == {3} and set(hosted.summary["learned"]) == {0.75}
-    lines = said(without(everything, "rope", "copy"))
     assert (
         "- No training of `rope` learned copy: [Extensions](leaderboard.md#extensions) says "
-        "nothing of extensions there." in lines
+        "nothing of extensions there." in said_of(found)
     )
 
 
@@ -358,19 +367,21 @@ def test_a_row_has_the_same_number_in_every_section_with_the_same_tasks(
     assert of_one.summary["low"].isna().all()
 
 
-def test_what_was_not_learned_or_not_run_is_told(everything: list[Record]) -> None:
+def test_what_was_not_learned_or_not_run_is_told(
+    everything: list[Record], lines: list[str]
+) -> None:
     found = everything
     for row in LEVELS:
         found = without(found, row, "induction")
-    lines = "\n".join(said(found))
-    assert "No row of [Encodings](leaderboard.md#encodings) has learned induction, so" in lines
+    nobody = "No row of [Encodings](leaderboard.md#encodings) has learned induction, so"
+    assert nobody in "\n".join(said(found))
     some = everything
     for row in ("rope", "nope", "alibi"):
         some = without(some, row, "induction")
     assert "of [Encodings](leaderboard.md#encodings) learned induction (25 %)." in "\n".join(
         said(some)
     )
-    assert "- No row has been run of these parts of the board: “wider”." in said(everything)
+    assert "- No row has been run of these parts of the board: “wider”." in lines
 
 
 def test_the_first_reference_gives_the_others_its_multiplications(
@@ -414,9 +425,9 @@ def test_the_first_reference_gives_the_others_its_multiplications(
 
 
 def test_the_headline_is_the_first_section_and_the_longest_length(
-    everything: list[Record],
+    ranked: list[RankedRows],
 ) -> None:
-    told = list(findings.headline(standings(everything)))
+    told = list(findings.headline(ranked))
     assert [each.split(",")[0] for each in told] == [
         "On the tasks that each row learned",
         "nope stays first whichever task or seed is left out.",
