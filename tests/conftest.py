@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 import torch
-from hydra._internal.core_plugins.importlib_resources_config_source import (
-    ImportlibResourcesConfigSource,
-)
 from hydra._internal.hydra import Hydra
+from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.global_hydra import GlobalHydra
 
 from posbench import application
@@ -126,16 +124,19 @@ def _nothing_published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 @pytest.fixture(scope="session", autouse=True)
 def _read_once() -> Iterator[None]:
     """Hydra reads the files of conf/ anew for every command line, twice: here each only once."""
-    reading, known = ImportlibResourcesConfigSource._read_config, dict[tuple[str, ...], Any]()
+    register()
+    # Not as it is imported: Hydra loads the modules of its sources once more.
+    kind: Any = SourcesRegistry.instance().resolve("pkg")
+    reading, known = kind._read_config, dict[tuple[str, ...], Any]()
 
-    def read(source: ImportlibResourcesConfigSource, place: Any) -> Any:
+    def read(source: Any, place: Any) -> Any:
         key = (source.provider, source.path, str(place))
         if key not in known:
             known[key] = reading(source, place)
         return copy.deepcopy(known[key])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ImportlibResourcesConfigSource, "_read_config", read)
+        patch.setattr(kind, "_read_config", read)
         yield
 
 
