@@ -21,7 +21,7 @@ from hydra._internal.hydra import Hydra
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.global_hydra import GlobalHydra
 
-from posbench import application
+from posbench import cli
 from posbench.config.compose import composing, register
 from posbench.records import files
 from posbench.sweeping import plan
@@ -83,12 +83,9 @@ def answered(
         # Hydra would compose once more, to ask for a mode that no test chooses.
         monkeypatch.setattr(Hydra, "get_mode", lambda *_, **__: None)
         capfd.readouterr()
-        status: int | None = 0
-        try:
-            status = application.main()
-        except SystemExit as ended:
-            status = ended.code  # type: ignore[assignment]
-        return status, *capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code, *capfd.readouterr()  # type: ignore[return-value]
 
     return answer
 

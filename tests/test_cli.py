@@ -169,6 +169,25 @@ def test_a_mistake_is_one_sentence_that_names_it_and_what_is_legal(
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("swep method=rope", "swep is no command: did you mean sweep? `posbench --help` lists"),
+        ("bases", "bases is no key=value: write board=bases"),
+        ("encoding=yarn", "encoding=yarn is unknown: did you mean extension=yarn?"),
+        ("--config-dir mine method=own", "method=own is unknown: did you mean encoding=own?"),
+        ("records zo", "zo is unknown: did you mean zoo? Choose one of publish, "),
+    ],
+)
+def test_a_name_in_the_wrong_place_is_named_in_the_right_one(
+    words: str, said: str, tmp_path: Path, answered: Answered
+) -> None:
+    file = tmp_path / "mine/encoding/own.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("_target_: posbench.encodings.nope.NoPE\n")
+    assert said in sentence(*answered(*words.split()))
+
+
 @pytest.mark.parametrize("words", [("encoding=my_own",), ("-m", "encoding=my_own,rope")])
 def test_a_file_of_ones_own_whose_folder_was_not_named_is_pointed_to(
     words: tuple[str, ...], answered: Answered, tmp_path: Path
@@ -258,26 +277,6 @@ def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path)
     assert {
         path.name for path in CONF.iterdir() if path.is_dir() and list(path.glob("*.yaml"))
     } <= {*GROUPS, "logger"}
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("swep method=rope", "swep is no command: did you mean sweep? `posbench --help` lists"),
-        ("bases", "bases is no key=value: write board=bases"),
-        ("encoding=yarn", "encoding=yarn is unknown: did you mean extension=yarn?"),
-        ("--config-dir mine method=own", "method=own is unknown: did you mean encoding=own?"),
-        ("records zo", "zo is unknown: did you mean zoo? Choose one of publish, "),
-    ],
-)
-def test_a_name_in_the_wrong_place_is_named_in_the_right_one(
-    words: str, said: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "mine/encoding/own.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text("_target_: posbench.encodings.nope.NoPE\n")
-    answer = command(tmp_path, *words.split())
-    assert said in sentence(answer.returncode, answer.stdout, answer.stderr)
 
 
 def test_printing_the_settings_does_not_import_torch(tmp_path: Path) -> None:
