@@ -27,6 +27,7 @@ import posbench
 from posbench.base import disk
 from posbench.base.errors import ConfigError, PosbenchError, Unwritable
 from posbench.boards import command as leaderboard
+from posbench.boards.page import about
 from posbench.config.compose import compose, composing
 from posbench.config.identity import identify
 from posbench.config.names import as_file_name, as_text, in_a_line
@@ -268,6 +269,11 @@ def test_what_a_folder_says_of_itself_is_read_from_a_file_alone(
         folder = tmp_path / str(number)
         save(folder, *seeds("alibi", [{1: 1.0, 2: 0.9}, {1: 1.0, 2: 0.7}]))
         make(folder / "about.md")
+        paragraphs, [sentence] = about(folder)
+        assert not paragraphs and f"{folder}/about.md is not read" in sentence, name
+        assert reason in sentence, name
+        if name not in ("a link", "a pipe", "not UTF-8"):  # a page and a site take seconds
+            continue
         assert leaderboard.main([str(folder)], emit=lambda line: None) == 1, name
         said = capsys.readouterr().err
         assert said.startswith(f"posbench: left out: {folder}/about.md ") and reason in said, name
