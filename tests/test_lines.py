@@ -510,7 +510,7 @@ def test_no_more_is_unpacked_than_a_file_of_records_has(
     monkeypatch.setattr(lines, "MOST_LINES", 1000)
     path = tmp_path / COPY
     path.parent.mkdir()
-    with gzip.open(path, "wb") as opened:
+    with gzip.open(path, "wb", compresslevel=1) as opened:
         for _ in range(count):
             opened.write(block)
     tracemalloc.start()
