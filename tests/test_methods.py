@@ -15,7 +15,7 @@ from posbench.base.errors import ConfigError
 from posbench.check import command
 from posbench.config import folders
 from posbench.config import methods as table
-from posbench.config.compose import composing
+from posbench.config.compose import compose, composing
 from posbench.config.folders import own_names
 from posbench.config.methods import methods
 from posbench.config.options import options
@@ -45,11 +45,12 @@ def test_every_row_is_an_encoding_and_an_extension_that_exist() -> None:
 def test_a_method_chooses_its_encoding_and_its_extension(
     method: str, encoding: str, extension: str
 ) -> None:
-    chosen = hydra.compose("config", [f"method={method}"], return_hydra_config=True)
-    choices = chosen.hydra.runtime.choices
-    assert (choices.method, choices.encoding, choices.extension) == (method, encoding, extension)
-    pair = hydra.compose("config", [f"encoding={encoding}", f"extension={extension}"])
-    assert (chosen.encoding, chosen.extension) == (pair.encoding, pair.extension)
+    chosen = compose(f"method={method}")
+    found = tuple(chosen.choices[group] for group in ("method", "encoding", "extension"))
+    assert found == (method, encoding, extension)
+    pair = compose(f"encoding={encoding}", f"extension={extension}").content
+    for group in ("encoding", "extension"):
+        assert chosen.content[group] == pair[group]
 
 
 def test_a_choice_on_the_command_line_wins_over_the_row() -> None:
