@@ -179,6 +179,7 @@ BOARDS = {
     "Bases and channels": "bases",
     "Patterns of layers": "layers",
     "Hybrids": "hybrids",
+    "Packed contexts": "packed",
     "Real text": "text",
     "Tasks": "tasks",
     "Real models": "pretrained",

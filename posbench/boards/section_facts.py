@@ -163,9 +163,13 @@ class SectionFacts:
 
     def on_task(self, row: str, other: str, task: str, length: float | None = None) -> str:
         """A row minus another on one task, in the mean of the seeds that learned it."""
-        fair = self._fitted.with_common_seeds(other, row)
-        cells = fair.cell_means(_measure(length))
-        return number(float(cells.loc[row, task] - cells.loc[other, task]))
+        return number(self.gap_on(row, other, task, length))
+
+    def gap_on(self, row: str, other: str, task: str, length: float | None = None) -> float:
+        """The same difference for a condition, not rounded; NaN unless both learned the task."""
+        cells = self._fitted.with_common_seeds(other, row).cell_means(_measure(length))
+        of_task = cells.reindex(columns=[task])[task]
+        return float(of_task[row] - of_task[other])
 
     def cell(self, row: str, task: str) -> str:
         """How far a row reaches on one task; a dash where none of its trainings learned it."""
