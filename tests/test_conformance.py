@@ -59,7 +59,7 @@ def test_outputs_differ_without_end_where_one_is_no_number() -> None:
     assert difference((number, number), (number, number + 2)) == 2
     assert difference((nan, number), (number, number)) == math.inf
     assert difference((number, nan), (number, number)) == math.inf
-    assert difference((number,), (torch.zeros(2),)) == math.inf
+    assert difference((number, number), (number, torch.zeros(2))) == math.inf
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

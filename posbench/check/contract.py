@@ -218,8 +218,8 @@ def _not_kept_from_an_earlier_call(encoding: PositionEncoding) -> None:
     before = slice(0, UNUSUAL)
     _outputs(encoding, _part(a, before).at(*2 * [torch.arange(UNUSUAL)[None]]))
     again = _outputs(encoding, _part(a, before).at(*2 * [whole[:, before]]))
-    longer = _outputs(encoding, a.at(whole, whole))
-    change = difference(again, tuple(other[..., before, :] for other in longer))
+    out, embedded = _outputs(encoding, a.at(whole, whole))
+    change = difference(again, (out[..., before, :], embedded[..., before, :]))
     # The same tensor with other numbers in it, which a cache by its id takes for the first.
     if change < EXACT:
         kept = torch.arange(UNUSUAL)[None].clone()
