@@ -169,21 +169,28 @@ class AdditiveFit:
         """The model of two rows on the seeds that both were run with on a task, or on all of a task
         where they have none in common. It is this one where that leaves out no run.
         """
-        runs = self.runs[self.runs["row"].isin([first, second])]
-        seeds = runs.groupby(["task", "row"], observed=True)["seed"].agg(frozenset).unstack("row")
-        left = {}
-        if {first, second} <= {*seeds}:
-            both = seeds.dropna()
-            for task, one, other in zip(both.index, both[first], both[second], strict=True):
-                if one != other and one & other:
-                    left[task] = one & other
+        one, other = (self._seeds.get(row, {}) for row in (first, second))
+        left = {
+            task: both
+            for task in one.keys() & other.keys()
+            if one[task] != other[task] and (both := one[task] & other[task])
+        }
         if not left:
             return self
+        runs = self.runs[self.runs["row"].isin([first, second])]
         fits = [
             task not in left or seed in left[task]
             for task, seed in zip(runs["task"], runs["seed"], strict=True)
         ]
         return AdditiveFit.of(runs[fits], self.measures, self.drawn.draws, self.drawn.seed)
+
+    @functools.cached_property
+    def _seeds(self) -> dict[str, dict[str, set[int]]]:
+        """The seeds that each row was run with, by row and task."""
+        found: dict[str, dict[str, set[int]]] = {}
+        for row, task, seed in self.runs[["row", "task", "seed"]].itertuples(index=False):
+            found.setdefault(row, {}).setdefault(task, set()).add(seed)
+        return found
 
     def bounds(self, tasks: Sequence[str], rows: Sequence[str]) -> pd.DataFrame:
         """The mean over these tasks if what was not learned reached as little as can be (0), and
