@@ -7,6 +7,7 @@ this module, because pydantic takes a fifth of a second.
 
 from __future__ import annotations
 
+import functools
 import math
 import typing
 from collections.abc import Mapping
@@ -374,9 +375,12 @@ def _plain(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
 
 
+_kinds = functools.cache(typing.get_type_hints)  # of the settings of a section, by name
+
+
 def _complete(section: dict[str, Any], schema: Any, prefix: str = "") -> None:
     """Refuse what is not in the schema, and what was deleted: a default would replace it."""
-    kinds = typing.get_type_hints(schema)
+    kinds = _kinds(schema)
     for key, value in section.items():
         if key not in kinds:
             raise ConfigError(no_setting(prefix, key, [k for k in kinds if k not in FILLED_IN]))
