@@ -397,3 +397,4 @@ def test_two_usual_mistakes_are_told_with_what_to_do() -> None:
     unmade = PositionEncoding.__new__(PositionEncoding)
     said = of(lambda: setattr(unmade, "slope", torch.nn.Parameter(torch.ones(1))))
     assert said.endswith("before Module.__init__() call: call super().__init__() first")
+    assert of(lambda: [*unmade.parameters()]).endswith(": call super().__init__() first")

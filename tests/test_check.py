@@ -28,17 +28,20 @@ FINE = Wrong(
     "nothing",
     """
     class Fine(PositionEncoding):
-        def __init__(self, strength):
+        def __init__(self, strength, period):
             super().__init__()
-            self.strength = strength
+            self.strength, self.period = strength, period
+            self.wave = nn.Parameter(torch.zeros(()))  # which hides the period at the beginning
 
         def encode(self, a):
-            return a.plus(
-                lambda rows: -self.strength * a.distance(rows)[:, None].to(a.q.dtype).clamp(min=0)
-            )
+            def bias(rows):
+                far = a.distance(rows)[:, None].to(a.q.dtype).clamp(min=0)
+                return self.wave * (far / self.period).sin() - self.strength * far
+
+            return a.plus(bias)
     """,
     "",
-    "strength: 0.1",
+    "strength: 0.1\nperiod: 8",
 )
 
 

@@ -94,12 +94,16 @@ def test_a_sketch_is_told_in_sentences(words: list[str], wanted: list[str]) -> N
 def test_a_wrong_sign_is_told() -> None:
     known = measured_runs.sketches()["alibi"]
     turned = known | {"curves": [[-value for value in curve] for curve in known["curves"]]}
-    assert next(sketches.told(turned)).startswith(
+    said = next(sketches.told(turned))
+    assert said.startswith(
         "untrained and between equal tokens, the score rises with the distance: -5.66 at 0, "
     )
+    assert said.endswith("; if far keys should count less, turn the sign")
+    assert "sign" not in next(sketches.told(known))
     some = known | {"curves": [turned["curves"][0], *known["curves"][1:]]}
     said = next(sketches.told(some))
-    assert "the score falls with the distance in 3 of 4 heads: 5.66" in said and "(head 2)" in said
+    assert "the score falls with the distance in 3 of 4 heads: 5.66" in said
+    assert "(head 2); if" in said
     raised = [[8.0, *(0.1 * at for at in range(1, len(curve)))] for curve in known["curves"]]
     assert "rises with the distance" in next(sketches.told(known | {"curves": raised}))
     alone = [[5.0, *([None] * (len(curve) - 1))] for curve in known["curves"]]

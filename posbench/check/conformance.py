@@ -8,6 +8,7 @@ promised, what was measured, and where to look. The test suite runs every check 
 from __future__ import annotations
 
 import copy
+import functools
 
 import torch
 from torch import Tensor
@@ -34,13 +35,15 @@ from posbench.running.subject import (
     random_tokens,
     require,
     setup,
+    stir,
 )
 
 # -- does every setting count, those of the encoding and those of the model around -----------------
 
 
 def every_numeric_setting_changes_an_output(subject: Subject) -> None:
-    """Doubling a setting must change some output at the lengths and sizes of the cpu protocol.
+    """Doubling a setting must change some output at the lengths and sizes of the cpu protocol, of
+    parameters as they begin or off from there.
 
     Zero becomes one, and a setting that cannot be doubled is halved. A cache that is shared by all
     objects would show.
@@ -49,24 +52,34 @@ def every_numeric_setting_changes_an_output(subject: Subject) -> None:
 
     usual = setup(*subject.words, *sizes)
 
-    def changed(run: Setup) -> list[Outputs]:
+    def found(run: Setup, stirred: bool) -> list[Outputs]:
         stack, batch = (
             run.model().double().encodings,
             run.task.batch(run.train_length, 4, 0, "train", 0),
         )
+        if stirred:
+            stir(stack)
         pos = torch.arange(64)[None]
         draw = inputs(batch, stack, 0, training=True).pos.double()
         return [(draw, draw), *(outputs(layer, pos, CPU_HEAD) for layer in stack)]
 
-    before = changed(usual)
+    before = functools.cache(lambda stirred: found(usual, stirred))
+
+    def counts(key: str, value: object) -> bool:
+        other = usual.with_setting(f"encoding.{key}", value)
+        return any(
+            difference(old, new) > EXACT
+            for stirred in (False, True)
+            for old, new in zip(before(stirred), found(other, stirred), strict=True)
+        )
+
     for key, value in subject.settings():
         try:
-            after = changed(usual.with_setting(f"encoding.{key}", 2 * value or 1))
+            changes = counts(key, 2 * value or 1)
         except ConfigError:
-            half = value // 2 if isinstance(value, int) else value / 2
-            after = changed(usual.with_setting(f"encoding.{key}", half))
+            changes = counts(key, value // 2 if isinstance(value, int) else value / 2)
         require(
-            any(difference(old, new) > EXACT for old, new in zip(before, after, strict=True)),
+            changes,
             f"encoding.{key}={value} can be doubled and no output changes at the training length "
             "of the cpu protocol: scale its default with the training length, or remove it",
         )

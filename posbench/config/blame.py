@@ -8,6 +8,7 @@ import re
 import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from posbench.base.wording import closest
@@ -23,6 +24,8 @@ FULL_ERROR = "HYDRA_FULL_ERROR"
 HOW = f"{FULL_ERROR}=1 shows how it came there"
 LONGEST = 300
 """Characters of what an error says: a sentence, and no page of numbers."""
+NOT_BEGUN = ("_parameters", "_buffers", "_modules")
+"""What a module of torch lacks until its own `__init__` has been called."""
 
 _taking_part: dict[type, None] = {}
 
@@ -79,11 +82,13 @@ def told(error: BaseException, where: str = "") -> str:
 
 def _hint(error: BaseException, said: str) -> str:
     """What to do about two usual mistakes, of which Python and torch say only what they are."""
-    if "before Module.__init__() call" in said:
+    name, of = (getattr(error, each, None) for each in ("name", "obj"))
+    if "before Module.__init__() call" in said or name in NOT_BEGUN:
         return ": call super().__init__() first"
-    if isinstance(error, AttributeError) and error.name and error.obj is not None:
-        meant = closest(error.name, (each for each in dir(error.obj) if each[0] != "_"))
-        return f": did you mean {meant}?" if meant else ""
+    if isinstance(error, AttributeError) and name and of is not None:
+        with suppress(Exception):  # a class of somebody's own may list its names in any way
+            meant = closest(name, (each for each in dir(of) if each[0] != "_"))
+            return f": did you mean {meant}?" if meant else ""
     return ""
 
 

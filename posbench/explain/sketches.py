@@ -99,6 +99,9 @@ def sketch(name: str, words: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
+RISES = "rises with the distance"
+
+
 def told(mine: Mapping[str, Any]) -> Iterator[str]:
     """What a sketch shows, in sentences: how scores change with the distance, and which rows have
     the same picture. A wrong sign is seen here, and a method that does nothing.
@@ -111,9 +114,10 @@ def told(mine: Mapping[str, Any]) -> Iterator[str]:
     shown = mine["curves"][head]
     values = [f"{_value(shown[at])} at {mine['distances'][at]}" for at in places]
     where = "" if heads == len(trends) else f" in {heads} of {len(trends)} heads"
+    doubt = "; if far keys should count less, turn the sign" if RISES in trends else ""
     yield (
         f"untrained and between equal tokens, the {mine['quantity']} {how}{where}: "
-        f"{listed(values)} (head {head + 1})"
+        f"{listed(values)} (head {head + 1}){doubt}"
     )
     if names := alike(mine):
         more = [counted(len(names) - SHOWN, "other row")] if len(names) > SHOWN else []
@@ -136,11 +140,9 @@ def trend(mine: Mapping[str, Any], curve: Sequence[float | None]) -> str:
     up, down = bool((steps > little).any()), bool((steps < -little).any())
     if up and down:
         return "rises and falls with the distance"
-    return (
-        f"{'rises' if up else 'falls'} with the distance"
-        if up or down
-        else "is the same at every distance"
-    )
+    if up:
+        return RISES
+    return "falls with the distance" if down else "is the same at every distance"
 
 
 def alike(mine: Mapping[str, Any]) -> list[str]:

@@ -253,8 +253,26 @@ def leaves(plan: Any) -> Iterator[Attention]:
 
 def _shaped(kind: str, term: Any, leaf: Attention, a: Attention) -> None:
     batch, places = a.x.shape[:2]
+    _require(
+        callable(term),
+        f"a {kind} is a {type(term).__name__}: give {'plus' if kind == 'term' else 'where'} a "
+        "function of rows, as def bias(rows), which returns it for some of the queries",
+    )
     for rows in (slice(0, places), slice(places // 4, places // 2 + 1)):
-        found, count = term(rows), rows.stop - rows.start
+        count = rows.stop - rows.start
+        wanted = (
+            "[batch|1, heads|1, rows, keys], here "
+            f"[{batch}|1, {leaf.num_heads}|1, {count}, {places}]"
+        )
+        try:
+            found = term(rows)
+        except RuntimeError as error:
+            if "must match the size of tensor" not in str(error):
+                raise
+            raise PosbenchError(
+                f"{blame.told(error, ' in a ' + kind)}: make it from {wanted}, in which distances "
+                "are a.distance(rows)[:, None], and a weight for each head is weight[:, None, None]"
+            ) from error
         fits = isinstance(found, Tensor) and found.ndim == 4
         _require(
             fits
@@ -262,8 +280,7 @@ def _shaped(kind: str, term: Any, leaf: Attention, a: Attention) -> None:
             and found.shape[1] in (1, leaf.num_heads)
             and found.shape[2] in (1, count)
             and found.shape[3] in (1, places),
-            f"a {kind} returns {_kind(found)} for {count} rows: return [batch|1, heads|1, rows, "
-            f"keys], here [{batch}|1, {leaf.num_heads}|1, {count}, {places}]; with fewer "
+            f"a {kind} returns {_kind(found)} for {count} rows: return {wanted}; with fewer "
             "dimensions a batch is taken for heads",
         )
         if kind == "mask":

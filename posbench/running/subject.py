@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
-from torch import Tensor
+from torch import Tensor, nn
 
 from posbench.base.errors import PosbenchError
 from posbench.config.building import build
@@ -78,14 +78,9 @@ class Subject:
         return iter([stack.layers[index] for index in stack.firsts])  # type: ignore[misc]
 
     def stirred_model(self) -> Transformer:
-        """`model`, with the encodings' parameters off from where they begin: what begins at zero
-        would hide whatever it is multiplied with.
-        """
-        model, generator = self.model(), torch.Generator().manual_seed(0)
-        with torch.no_grad():
-            for parameter in model.encodings.parameters():
-                noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-                parameter.add_(0.3 * noise)
+        """`model`, with the encodings' parameters off from where they begin."""
+        model = self.model()
+        stir(model.encodings)
         return model
 
     def stirred(self) -> Iterator[PositionEncoding]:
@@ -178,6 +173,17 @@ def difference(a: Outputs, b: Outputs) -> float:
 def require(condition: bool, sentence: str) -> None:
     if not condition:
         raise Broken(sentence)
+
+
+def stir(encodings: nn.Module) -> None:
+    """Move parameters off from where they begin: what begins at zero would hide whatever it is
+    multiplied with.
+    """
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in encodings.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.add_(0.3 * noise)
 
 
 def finite(tensors: Outputs, where: str) -> None:

@@ -161,6 +161,40 @@ ENCODINGS = [
         "a term returns [1, 9, 9] for 9 rows",
     ),
     Wrong(
+        "a bias that is no function of rows",
+        """
+        class Whole(PositionEncoding):
+            def encode(self, a):
+                return a.plus(-0.1 * a.distance(slice(0, a.num_queries)).abs().to(a.q.dtype))
+        """,
+        "a term is a Tensor: give plus a function of rows",
+    ),
+    Wrong(
+        "weights of heads along the keys",
+        """
+        class Sideways(PositionEncoding):
+            def __init__(self):
+                super().__init__()
+                self.slopes = nn.Parameter(torch.ones(2))
+
+            def encode(self, a):
+                return a.plus(lambda rows: -self.slopes * a.distance(rows).clamp(min=0))
+        """,
+        "a weight for each head is weight[:, None, None]",
+    ),
+    Wrong(
+        "a constructor that does not call that of its class",
+        f"""
+        class Unbegun(PositionEncoding):
+            def __init__(self):
+                self.strength = 0.1
+
+            def encode(self, a):
+                {ALIBI}
+        """,
+        "call super().__init__() first",
+    ),
+    Wrong(
         "a misspelt handle",
         f"""
         class Misspelt(PositionEncoding):
