@@ -5,7 +5,8 @@ scratch copy.
     python -m tests.mutants fire shaw       those of some methods
     python -m tests.mutants --write         tries those that tests/mutants/RESULTS.md lacks, and
                                             writes it; with names, all of those methods
-    python -m tests.mutants --check         tries none; fails if the table lacks one
+    python -m tests.mutants --check         tries none; fails if the table lacks one, or a file its
+                                            text
     python -m tests.mutants --changed-since [REV] --seconds 600
                                             those of files that differ from REV (left out: from
                                             where the branch left origin/main, else HEAD~1); none
@@ -186,12 +187,18 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=math.inf, help="after which none is started"
     )
-    parser.add_argument("--check", action="store_true", help="is every mutant in the table?")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="is every mutant in the table, and its text in its file?",
+    )
     options = parser.parse_args()
     if options.check:
         stale = {row[:2] for row in results()} ^ {named(mutant) for mutant in mutants()}
         if methods := ", ".join(sorted({method for method, _ in stale})):
             raise SystemExit(f"{TABLE} is not of today for {methods}: run `{COMMAND}`")
+        for mutant in mutants():
+            changed(mutant)  # which refuses one whose text is no longer there
         print(f"{TABLE}: up to date.")
         return
     if options.write and options.changed_since is not None:
