@@ -23,6 +23,7 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 $(VENV)/.installed: pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posbench needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV), which takes some minutes."
 	$(PIP) install --require-hashes --no-deps -r requirements.lock
 	$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch -c constraints.txt
 	$(PIP) install --no-deps --no-build-isolation -e .

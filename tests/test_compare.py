@@ -399,6 +399,10 @@ def test_a_place_is_as_wide_as_what_is_not_shown_to_differ() -> None:
     assert report.place(among(own(0.9), published({"rope": 0.9}))) == (
         "Its place is open: it is not shown to differ from any other of 2 zero-shot rows."
     )
+    few = own(0.9, tasks=board().all_tasks[:3])
+    assert report.place(among(few, published({"rope": 0.9}))).endswith(
+        " rows. On 3 tasks that is usual: compare on more."
+    )
     two = among(own(0.6, tasks=board().all_tasks[:2]), others)
     assert two.places is None
     assert (

@@ -593,7 +593,9 @@ def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
     assert told(tmp_path) == (POSITIONS, 5.0, 0)
     refused = {
         ("target=600",): "trained= is missing and base= is missing: give the positions of",
-        ("target=600", "trained=5", "base=10000"): "posbench: trained=5: give the positions of",
+        ("target=600", "trained=5", "base=10000"): "trained must be greater than or equal to 7",
+        ("target=600", "trained=300", "base=0"): "base must be greater than 1, got '0'",
+        ("target=600", "trained=300", "base=5", "channels=0"): "channels must be greater than 0",
         ("trained=300", "base=10000", "target=300"): "target=300 is within the 300 positions",
         ("trained=300", "base=10000", "target=600", f"results={tmp_path}"): "has no records",
         ("trained=300",): "target= is missing",

@@ -290,10 +290,11 @@ def _learned(standing: RankedRows, code: Code) -> str:
     every = [str(row) for row in every if summary.loc[row, "num_tasks"] == tasks]
     # Extensions of one host share its trainings, and those of a pretrained model its samples.
     runs = standing.part.runs.drop_duplicates(["task", "seed", "training"])
-    unit, solved, verb = "training", "learned their task at 1x", "learned"
+    unit, verb = "training", "learned"
+    solved = f"learned {agreeing(len(runs), 'its', 'their')} task at 1x"
     if is_pretrained(standing.kind):
         unit, verb = "sample", "answered"
-        solved = "are answered at 1x without an extension"
+        solved = f"{agreeing(len(runs), 'is', 'are')} answered at 1x without an extension"
     every_task = "the task" if tasks == 1 else f"each of the {tasks} tasks"
     shown = f": {listed([*map(code, every)])}" if every and len(every) <= FEW else ""
     return (

@@ -31,7 +31,7 @@ from typing import Annotated, Any, Literal
 
 import pandas as pd
 from omegaconf import OmegaConf
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, Field
 
 from posbench.base.errors import ConfigError
 from posbench.base.wording import counted, listed
@@ -79,9 +79,9 @@ class AdviceSettings(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     model: Path | None = None
-    trained: NonNegativeInt = 0
-    base: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    channels: Annotated[int, Field(ge=0, multiple_of=2)] = 0
+    trained: Annotated[int, Field(ge=7)] | None = None
+    base: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = None
+    channels: Annotated[int, Field(gt=0, multiple_of=2)] | None = None
     target: Annotated[int, Field(gt=0)]
     how: Literal["configuration", "attention"] = "configuration"
     cache: bool = True
@@ -155,7 +155,7 @@ class Advice:
 
     @classmethod
     def of(cls, settings: AdviceSettings) -> Advice:
-        trained, base, known = settings.trained, settings.base, ModelFile(0, 0.0, 0, {})
+        trained, base, known = settings.trained or 0, settings.base or 0.0, ModelFile(0, 0.0, 0, {})
         if settings.model is not None:
             known = model_file(Files(settings.model).path)
             _refuse(known, settings)
@@ -181,7 +181,7 @@ class Advice:
                 f"target={settings.target} is more than {FARTHEST:,} times the {trained} positions "
                 f"of training, and the records end at {LENGTHS[-1]:g} times: name a nearer one"
             )
-        pairs = settings.channels // 2 or known.pairs or PAIRS
+        pairs = (settings.channels or 0) // 2 or known.pairs or PAIRS
         near = {each for each in known.windows if 0 < each <= trained}
         shared = bool(near) and not any(isinstance(each, Mapping) for each in known.rope.values())
         model = ServedModel(

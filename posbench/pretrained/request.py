@@ -274,7 +274,9 @@ def settings_of(kind: type[Worded], words: Sequence[str], helped: str) -> Worded
         name, _, value = word.partition("=")
         if not value or name not in kind.model_fields:
             near = closest(name, kind.model_fields)
-            raise ConfigError(f"{word}: {known_names(kind.model_fields, helped, near)}, NAME=VALUE")
+            raise ConfigError(
+                f"{word}: {known_names(kind.model_fields, helped, near)}, as NAME=VALUE"
+            )
         _refuse_second(word, name, given)
         given[name] = value
     for name, field in kind.model_fields.items():

@@ -24,6 +24,8 @@ MADE = Markdown("Made by `posbench compare` from published records and yours.")
 TO_ITS_ROW = Markdown("[To its row](#own)")
 FEW = 4
 """Rows that are named where ours is shown to reach less far than these."""
+THIN = 3
+"""Tasks, as of a quick comparison, on which a correction for many rows leaves hardly anything."""
 ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -90,7 +92,9 @@ def place(found: RowStanding) -> str:
     if best == worst:
         return f"It has the {ordinal(best)} place of {rows}."
     if (best, worst) == (1, len(placed)):
-        return f"Its place is open: it is not shown to differ from any other of {rows}."
+        said = f"Its place is open: it is not shown to differ from any other of {rows}."
+        tasks = int(found.summary.loc[found.row, "tasks"])
+        return said if tasks > THIN else f"{said} On {tasks} tasks that is usual: compare on more."
     others = counted(worst - best, "other")
     above = found.shown(-1) if 1 < best <= 1 + FEW else []
     further = f" {listed(above)} {'reaches' if len(above) == 1 else 'reach'} further."
