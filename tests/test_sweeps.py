@@ -612,6 +612,11 @@ def test_each_end_of_a_run_is_a_line_with_time_left_and_failures(tmp_path: Path)
     watch = Watch(tmp_path, "now", {"a": 1.0, "b": 1.0, "c": 2.0}, said.append)
     watch.started -= 100
     writer = Writer(tmp_path)
+    for each in (event("y", "begun", sweep="another"), event("a", "begun"), event("b", "begun")):
+        writer.write(each)
+        watch.look()
+    assert said == ["Begun: a. Each run has a line when it ends."]
+    said.clear()
     for each in (event("a", seconds=3), event("b", "failed"), event("z", sweep="another")):
         writer.write(each)
         watch.look()

@@ -45,6 +45,7 @@ class Watch:
     ) -> None:
         self.results_dir, self.sweep, self.costs, self.say = results_dir, sweep, costs, say
         self.ended: dict[str, Event] = {}  # by run
+        self.begun = False  # and said so
         self.started = time.monotonic()
         self.sizes: dict[Path, int] = {}
         self.looking = threading.Lock()  # the sweep looks as well, when a launcher has returned
@@ -72,13 +73,18 @@ class Watch:
             self.failed = error
 
     def look(self) -> None:
-        """Say what has ended since the last look."""
+        """Say that the first run has begun, and what has ended since the last look."""
         with self.looking:
             for worker in self._changed():
                 for event in worker.events:
-                    if event.sweep == self.sweep and event.kind in ENDED and self._is_new(event):
+                    if event.sweep != self.sweep or not self._is_new(event):
+                        continue
+                    if event.kind in ENDED:
                         self.ended[event.run] = event
                         self.say(self._line(event))
+                    elif event.kind == "begun" and not (self.begun or self.ended):
+                        self.begun = True
+                        self.say(f"Begun: {event.title}. Each run has a line when it ends.")
 
     def _changed(self) -> list[Worker]:
         found = workers(self.results_dir, self.sizes)
