@@ -52,11 +52,12 @@ from posbench.pretrained.published import (
     extension_of,
     interval,
     retrieval,
+    signed,
 )
 from posbench.pretrained.request import settings_of
 from posbench.pretrained.servers import FULL, Recipe, ServedModel
 from posbench.records import files, tables
-from posbench.showing.table import NOTHING, Column, Line, Table, number
+from posbench.showing.table import NOTHING, Column, Line, Table
 
 HELP = "posbench pretrained advise --help"
 LENGTHS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -276,7 +277,7 @@ class Advice:
             cost = interval(costs.loc[name])
             follows = FOLLOWS in known[name].scale_policy
             cells = [interval(order.loc[name]), "unchanged" if follows else cost]
-            gained = number(float(retrieved.get(name, math.nan)))
+            gained = signed(float(retrieved.get(name, math.nan)))
             away = interval(elsewhere.loc[name]) if name in elsewhere.index else NOTHING
             policy = "of each length" if follows else "fixed"
             rows.append(

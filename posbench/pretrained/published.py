@@ -162,12 +162,16 @@ class OneFactor:
             )
 
 
+def signed(difference: float) -> str:
+    """A difference with its sign: +.38; a dash where it is not known."""
+    return f"{'+' if round(difference, 2) >= 0 else ''}{number(difference)}"
+
+
 def interval(line: pd.Series) -> str:
     """A difference with its 95 % interval: +.38 (.10 to .66)."""
-    mean = float(line["difference"])
-    sign = "+" if round(mean, 2) >= 0 else ""
+    mean = signed(float(line["difference"]))
     if pd.isna(line["low"]):
-        return f"{sign}{number(mean)}"
+        return mean
     # A bound next to 0 has the digit that says on which side it is.
     low, high = (number(each, 2 + (0 < abs(each) < 0.005)) for each in (line["low"], line["high"]))
-    return f"{sign}{number(mean)} ({low} to {high})"
+    return f"{mean} ({low} to {high})"
