@@ -180,6 +180,7 @@ BOARDS = {
     "Patterns of layers": "layers",
     "Hybrids": "hybrids",
     "Packed contexts": "packed",
+    "Other encodings": "everything",
     "Real text": "text",
     "Tasks": "tasks",
     "Real models": "pretrained",
