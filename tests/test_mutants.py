@@ -30,7 +30,10 @@ def test_what_a_mutant_changes_is_there_exactly_once() -> None:
 def test_the_table_gets_the_rows_that_it_lacks_and_loses_those_of_no_mutant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    known = [{"method": name, "old": "a | b", "new": "c"} for name in ("rope", "alibi")]
+    code = tmp_path / "code.py"
+    code.write_text("x = a | b")
+    mutant = {"path": str(code), "old": "a | b", "new": "c"}
+    known = [{"method": name, **mutant} for name in ("rope", "alibi")]
     tried: list[str] = []
 
     def each(chosen: Sequence[dict[str, str]], seconds: float) -> Iterator[tuple[str, ...]]:
@@ -57,6 +60,9 @@ def test_the_table_gets_the_rows_that_it_lacks_and_loses_those_of_no_mutant(
     assert not call("--write") and tried == ["rope", "alibi"]
     assert [row[0] for row in command.results()] == ["alibi", "rope"]
     assert not call("--check") and not call("--write") and not tried
+    code.write_text("x = b")
+    assert call("--check") == "rope: 'a | b' occurs 0 times, not once"
+    code.write_text("x = a | b")
     assert not call("--write", "rope") and tried == ["rope"]
     known[0] = {**known[0], "new": "d"}
     assert "today for rope: run" in str(call("--check"))
