@@ -398,3 +398,9 @@ def test_two_usual_mistakes_are_told_with_what_to_do() -> None:
     said = of(lambda: setattr(unmade, "slope", torch.nn.Parameter(torch.ones(1))))
     assert said.endswith("before Module.__init__() call: call super().__init__() first")
     assert of(lambda: [*unmade.parameters()]).endswith(": call super().__init__() first")
+
+    class Unlisted:
+        def __dir__(self) -> list[str]:
+            raise ValueError
+
+    assert of(lambda: Unlisted().zzz).endswith("no attribute 'zzz'")  # type: ignore[attr-defined]
