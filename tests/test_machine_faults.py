@@ -373,7 +373,10 @@ def test_a_worker_on_a_file_system_without_locks_is_neither_alive_nor_dead(
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    for look in (lambda: worker.alive, lambda: journal._is_held(writer.path.with_suffix(".lock"))):
+    for look in (
+        lambda: worker.alive,
+        lambda: disk._is_held_by_others(writer.path.with_suffix(".lock")),
+    ):
         with pytest.raises(Unwritable, match="cannot be locked"):
             look()
 

@@ -25,6 +25,7 @@ from making import changed, record, searched
 from processes import finished, started
 from small_runs import without_seconds
 
+from posbench.base.disk import Lock
 from posbench.base.errors import PosbenchError, Unwritable
 from posbench.base.wording import duration
 from posbench.config import provenance
@@ -42,7 +43,7 @@ from posbench.sweeping.journal import Event, Writer
 from posbench.sweeping.plan import plan
 from posbench.sweeping.requests import Request, request
 from posbench.sweeping.sweep import Failed, Sweep, Watch
-from posbench.sweeping.working import claim_on, quoted, work
+from posbench.sweeping.working import claim_on, is_claimed, quoted, work
 
 BOARD = """
 protocol: smoke
@@ -628,6 +629,17 @@ def test_each_end_of_a_run_is_a_line_with_time_left_and_failures(tmp_path: Path)
     assert said[2] == "[3 of 3, 1 failed] c: was complete"
 
 
+def test_no_end_is_foretold_before_enough_is_done_to_tell_how_fast_it_goes(tmp_path: Path) -> None:
+    said: list[str] = []
+    watch = Watch(tmp_path, "now", {"a": 1.0, "b": 1.0, "c": 98.0}, said.append)
+    watch.started -= 100
+    writer = Writer(tmp_path)
+    for run in ("a", "b"):
+        writer.write(event(run, seconds=1))
+        watch.look()
+    assert said == ["[1 of 3] a (1 s)", "[2 of 3, 82 min left] b (1 s)"]
+
+
 def test_a_terminal_that_is_gone_ends_the_sweep_with_its_error_and_not_in_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -801,6 +813,60 @@ def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path
     assert waits in said
     assert any("rope on copy" in line and line.endswith(": was complete") for line in said)
     assert len(list(tmp_path.glob("records/**/*.json"))) == 2, "nothing was made twice"
+
+
+@contextlib.contextmanager
+def training(spec: RunSpec) -> Iterator[None]:
+    """Within the block another process makes the training of a run, as far as locks tell."""
+    (reference,) = spec.training_hashes
+    folder = spec.results_dir / "checkpoints" / reference
+    folder.mkdir(parents=True)
+    with Lock(folder / "lock"):
+        yield
+
+
+def test_a_run_whose_training_another_process_makes_is_left_until_later(
+    mine: Path, tmp_path: Path
+) -> None:
+    words = [*QUICK, "task=copy", "method=rope_pi", f"results_dir={tmp_path}"]
+    it = RunSpec.of(compose(*words))
+    assert not is_claimed(it)
+    with training(it):
+        assert is_claimed(it)
+        work([words], "now")
+        (worker,) = journal.workers(tmp_path)
+        assert [each.kind for each in worker.events] == ["busy"]
+        (tmp_path / "checkpoints" / it.training_hashes[0] / "training.json").touch()
+        assert not is_claimed(it), "whoever loads the weights holds the lock as well"
+
+
+@pytest.mark.slow
+@pytest.mark.fault("another process that makes a training")
+def test_a_sweep_makes_other_runs_while_another_process_makes_a_training(
+    mine: Path, tmp_path: Path
+) -> None:
+    it = RunSpec.of(
+        compose("protocol=smoke", "task=copy", "method=rope", f"results_dir={tmp_path}")
+    )
+    begun, said = threading.Event(), list[str]()
+    waits = "Others are making 1 of these runs; waiting for them."
+
+    def other() -> None:
+        deadline = time.monotonic() + 120
+        with training(it):
+            begun.set()
+            while waits not in said and time.monotonic() < deadline:
+                time.sleep(0.1)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait()
+    swept(tmp_path, Launcher(), "task=copy", "method=rope,alibi", said=said)
+    thread.join()
+    ends = [line for line in said if line.startswith("[")]
+    assert "alibi on copy" in ends[0] and "rope on copy" in ends[1] and len(ends) == 2
+    assert said.index(ends[0]) < said.index(waits) < said.index(ends[1])
+    assert "1 run is left; launching again." in said
 
 
 @pytest.mark.fault("a launcher that begins nothing")

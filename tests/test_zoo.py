@@ -251,7 +251,7 @@ def test_a_plan_knows_what_needs_no_training(packed: str) -> None:
         assert {run.training in planned.in_zoo for run in planned.runs if run.spec.seed == 0} == {
             True
         }
-        assert planned.runs[0].training_hashes == [packed]
+        assert planned.runs[0].spec.training_hashes == [packed]
         assert "1 training is in the zoo" in "\n".join(planned.lines(cost))
         alone = plan(Request([(*each, "zoo=") for each in words]))
         assert not alone.in_zoo and alone.cost(Path("made")).training > cost.training

@@ -294,3 +294,34 @@ def no_locks(path: Path, reason: str) -> Unwritable:
         f"{path.parent} cannot be locked ({reason}), and processes would disturb each other there: "
         "name a folder on a local disk, for runs with results_dir=FOLDER"
     )
+
+
+def is_held(lock: Path, patience: float = 0.0) -> bool:
+    """Whether a process, this one included, holds the lock for longer than some seconds. No file is
+    made, and none is needed.
+    """
+    if not os.path.exists(lock):  # noqa: PTH110 (`Path.exists` raises where a folder is closed)
+        return False
+    try:
+        with Lock(lock).acquire(timeout=patience):
+            return False
+    except filelock.Timeout:
+        return True
+    except OSError:  # of somebody else: to take a lock is to write
+        return _is_held_by_others(lock)
+
+
+def _is_held_by_others(lock: Path) -> bool:
+    """The same of a lock that one may only read, as a shared lock on it can tell."""
+    import fcntl  # which Windows has not
+
+    with open(lock, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            if error.errno not in LOCKLESS:
+                raise
+            raise no_locks(lock, str(error.strerror)) from None
+    return False

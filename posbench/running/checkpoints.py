@@ -41,6 +41,7 @@ from posbench.running.zoo import AGAIN, Kept, Zoo, zoos
 FINISHED, UNFINISHED = "training.json", "last.ckpt"
 """What a folder has of a training that is complete, and of one that was interrupted."""
 WEIGHTS, CONTENT = "weights.pt", "content.json"
+LOCK = "lock"
 
 
 class Checkpoints:
@@ -77,7 +78,7 @@ class Checkpoints:
         """The lock that a process holds while it makes this training."""
         folder = self.folder(reference)
         folder.mkdir(parents=True, exist_ok=True)
-        return Lock(folder / "lock")
+        return Lock(folder / LOCK)
 
     def step(self, reference: str, settings: TrainingConfig) -> int | None:
         """The step from which a training goes on; None where none is left to be made, or where it

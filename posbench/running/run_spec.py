@@ -1,6 +1,7 @@
 """A run that is asked for: its name, where its record belongs, and whether that is there already.
 
-Nothing here imports torch, so that what is complete is recognised at once.
+Nothing here imports torch before a training is asked for, so that what is complete is recognised at
+once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Self
 from omegaconf import OmegaConf
 
 from posbench.base.content_hash import content_hash
+from posbench.base.disk import is_held
 from posbench.config import provenance
 from posbench.config.building import build, class_of
 from posbench.config.compose import Composition
@@ -23,6 +25,7 @@ from posbench.config.record_command import Command
 from posbench.records import files
 from posbench.records.files import LOCAL
 from posbench.records.record import Audit, Record
+from posbench.running.scores import CHECKPOINTS
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,36 @@ class RunSpec:
     def key(self) -> str:
         """What tells it from other runs of its results folder: the path of its record there."""
         return str(self.path.relative_to(self.results_dir))
+
+    @functools.cached_property
+    def training_hashes(self) -> list[str]:
+        """The hashes that its trainings are kept under, one for each learning rate that it tries.
+        It builds the task and the encoding, so it imports torch.
+        """
+        from posbench.running.setup import Setup
+        from posbench.running.shared_training import SharedTraining
+
+        return [each.hash for each in SharedTraining.of(Setup.of(self.composed.cfg()))]
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the results folder keeps what its trainings made. It imports torch."""
+        from posbench.running.checkpoints import FINISHED
+
+        return all((folder / FINISHED).exists() for folder in self._trainings())
+
+    def is_being_trained(self, patience: float = 0.0) -> bool:
+        """Whether a process makes one of its trainings, for longer than some seconds. It imports
+        torch.
+        """
+        from posbench.running.checkpoints import LOCK
+
+        return not self.has_weights and any(
+            is_held(folder / LOCK, patience) for folder in self._trainings()
+        )
+
+    def _trainings(self) -> list[Path]:
+        return [self.results_dir / CHECKPOINTS / each for each in self.training_hashes]
 
     @property
     def may_be_found(self) -> bool:

@@ -83,7 +83,7 @@ def _trainings_of(board: str) -> list[str]:
     with composing():
         planned = plan(request([f"board={board}"]))
         runs = {run.training: run for run in (*planned.complete, *planned.runs)}
-        return [key for run in runs.values() for key in run.training_hashes]
+        return [key for run in runs.values() for key in run.spec.training_hashes]
 
 
 def _finished(folder: Path) -> tuple[Kept, dict[str, torch.Tensor]]:

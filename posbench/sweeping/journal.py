@@ -17,10 +17,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import filelock
 from pydantic import FiniteFloat, TypeAdapter
 
-from posbench.base.disk import LOCKLESS, Lock, no_locks, read_bytes
+from posbench.base.disk import Lock, is_held, read_bytes
 
 FOLDER = Path("sweeps", "journal")  # in a results folder
 Kind = Literal["begun", "done", "found", "failed", "stopped", "busy"]
@@ -89,38 +88,13 @@ class Worker:
     @property
     def alive(self) -> bool:
         """Whether the process that writes the file still holds its lock."""
-        path = self.path.with_suffix(".lock")
-        if not path.exists():  # asking for the lock would make it
-            return False
-        try:
-            with Lock(path).acquire(timeout=0):
-                return False
-        except filelock.Timeout:
-            return True
-        except OSError:  # of somebody else: to take a lock is to write
-            return _is_held(path)
+        return is_held(self.path.with_suffix(".lock"))
 
     @property
     def unfinished(self) -> Event | None:
         """The beginning of the run that it is making, or was making when it died."""
         last = self.events[-1] if self.events else None
         return last if last is not None and last.kind == "begun" else None
-
-
-def _is_held(lock: Path) -> bool:
-    """Whether a process holds a lock that one may only read, as a shared lock on it can tell."""
-    import fcntl  # which Windows has not
-
-    with open(lock, "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError as error:
-            if error.errno not in LOCKLESS:
-                raise
-            raise no_locks(lock, str(error.strerror)) from None
-    return False
 
 
 def workers(results_dir: str | Path, seen: Mapping[Path, int] | None = None) -> list[Worker]:

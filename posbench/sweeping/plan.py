@@ -96,25 +96,6 @@ class PlannedRun:
         return content_hash([content[name] for name in ("task", "encoding", "model", "training")])
 
     @property
-    def training_hashes(self) -> list[str]:
-        """The hashes that its trainings are kept under, one for each learning rate that it tries.
-        It builds the task and the encoding, so it imports torch.
-        """
-        from posbench.running.setup import Setup
-        from posbench.running.shared_training import SharedTraining
-
-        return [each.hash for each in SharedTraining.of(Setup.of(self.spec.composed.cfg()))]
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether the results folder keeps what its trainings made. It imports torch."""
-        from posbench.running.checkpoints import FINISHED
-        from posbench.running.scores import CHECKPOINTS
-
-        folder = self.spec.results_dir / CHECKPOINTS
-        return all((folder / each / FINISHED).exists() for each in self.training_hashes)
-
-    @property
     def replicas(self) -> int:
         """How many such trainings are made in step."""
         return max(int(self.spec.composed.content["trainer"]["replicas"]), 1)
@@ -246,7 +227,7 @@ def in_zoo(runs: Iterable[PlannedRun]) -> set[str]:
         there = zoos[str(content["zoo"])]
         if any(each.may_be_of(content) for each in there.values()):
             with suppress(PosbenchError):  # which the run will say
-                if there.keys() >= {*run.training_hashes}:
+                if there.keys() >= {*run.spec.training_hashes}:
                     found.add(training)
     return found
 
@@ -305,7 +286,7 @@ def _trained(runs: Iterable[PlannedRun], told: set[str]) -> Iterator[str]:
     for training, run in {run.training: run for run in runs}.items():
         if training in told and not run.spec.composed.content["force"]:
             with suppress(PosbenchError):  # which the run will say
-                if run.has_weights:
+                if run.spec.has_weights:
                     yield training
 
 

@@ -31,6 +31,9 @@ from posbench.sweeping.working import RunJournal, is_claimed, quoted
 
 ENDED = ("done", "found", "failed")
 PAUSE = 0.5  # seconds between two looks at the journal
+TELLING = 0.02
+"""The share of the cost that is done before an end is foretold: a test of weights that are there
+costs a hundredth of a training, and may have waited for them."""
 
 
 class Watch:
@@ -98,16 +101,20 @@ class Watch:
         failed = sum(each.kind == "failed" for each in self.ended.values())
         where = [f"{len(self.ended):,} of {len(self.costs):,}"]
         where += [f"{failed:,} failed"] if failed else []
-        where += [f"{duration(self.left())} left"] if len(self.ended) < len(self.costs) else []
+        left = self.left() if len(self.ended) < len(self.costs) else None
+        where += [] if left is None else [f"{duration(left)} left"]
         said = {"failed": f": {event.sentence}", "found": ": was complete"}.get(event.kind, "")
         took = f" ({duration(event.seconds)})" if event.kind == "done" else ""
         return f"[{', '.join(where)}] {event.title}{took}{said}"
 
-    def left(self) -> float:
-        """Seconds until the end, as fast as it has been: by CPU time where that is known."""
-        done = sum(self.costs[run] for run in self.ended)
-        rest = sum(self.costs.values()) - done
-        return (time.monotonic() - self.started) * rest / done if done else 0.0
+    def left(self) -> float | None:
+        """Seconds until the end, as fast as it has been: by CPU time where that is known. None
+        before a share of the whole is done that tells how fast that is.
+        """
+        total, done = sum(self.costs.values()), sum(self.costs[run] for run in self.ended)
+        if done < TELLING * total:
+            return None
+        return (time.monotonic() - self.started) * (total - done) / done
 
 
 # -- sweeps ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import filelock
 
-from posbench.base.disk import Lock, unlinked, writing_to
+from posbench.base.disk import Lock, is_held, unlinked, writing_to
 from posbench.base.errors import Unwritable
 from posbench.config import blame
 from posbench.config.compose import compose
@@ -22,14 +22,16 @@ from posbench.running.run_spec import RunSpec
 from posbench.sweeping.journal import Event, Kind, Writer
 
 PATIENCE = 1.0
-"""Seconds for which a claim is waited for: `is_claimed` holds it for an instant."""
+"""Seconds for which a lock is waited for: `is_claimed` holds it for an instant, and whoever loads
+weights for about as long."""
 
 
 def work(job: Sequence[Sequence[str]], sweep: str) -> None:
     """Make the runs of a job, each of which is given by its words; one that fails stops no other.
 
-    A run that another process is making is left to that one. What a run says of itself goes into a
-    file beside what its loggers write; the journal says what became of it.
+    A run that another process is making is left to that one. One whose training another process
+    makes is left until later, so that this worker goes on with other jobs. What a run says of
+    itself goes into a file beside what its loggers write; the journal says what became of it.
     """
     runs = [RunSpec.of(compose(*words)) for words in job]
     _train_together([spec for spec in runs if not spec.is_complete], sweep)
@@ -50,6 +52,9 @@ def work(job: Sequence[Sequence[str]], sweep: str) -> None:
 def _work(spec: RunSpec, journal: RunJournal) -> None:
     if spec.is_complete:
         journal.write("found")
+        return
+    if _is_being_trained(spec, PATIENCE):
+        journal.write("busy")
         return
     journal.write("begun")
     log = log_path(spec)
@@ -118,18 +123,25 @@ def log_path(spec: RunSpec) -> Path:
 
 def claim_on(spec: RunSpec) -> Lock:
     """The lock of whoever makes a run for a sweep; the system lets it go when that process ends."""
-    path = log_path(spec).with_name("lock")
+    path = _claim_path(spec)
     path.parent.mkdir(parents=True, exist_ok=True)
     return Lock(path)
 
 
 def is_claimed(spec: RunSpec) -> bool:
-    """Whether a process is making the run."""
+    """Whether a process is making the run, or a training that it needs."""
+    return is_held(_claim_path(spec)) or _is_being_trained(spec)
+
+
+def _claim_path(spec: RunSpec) -> Path:
+    return log_path(spec).with_name("lock")
+
+
+def _is_being_trained(spec: RunSpec, patience: float = 0.0) -> bool:
     try:
-        with claim_on(spec).acquire(timeout=0):
-            return False
-    except filelock.Timeout:
-        return True
+        return spec.is_being_trained(patience)
+    except Exception:  # of a class of the user, say: the run tells it
+        return False
 
 
 def quoted(job: Sequence[Sequence[str]]) -> str:
