@@ -24,16 +24,14 @@ from hydra.core.global_hydra import GlobalHydra
 from posbench import cli
 from posbench.config.compose import composing, register
 from posbench.records import files
+from posbench.running.devices import present_devices_seeded
 from posbench.sweeping import plan
 
 if TYPE_CHECKING:
     from posbench.core.training import Training
 
 torch.set_num_threads(1)
-# Of every seed torch would keep the call and the stack, for backends that this machine has not.
-for backend in (torch.cuda, torch.xpu, torch.mtia):
-    if not backend.is_available():
-        backend.manual_seed_all = lambda seed: None
+present_devices_seeded().__enter__()  # until the end
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import copy
 import functools
+from pathlib import Path
 
 import pytest
 import torch
 from offered import thinned
 from omegaconf import DictConfig, OmegaConf
+from small_runs import tiny, trained
 from torch import Tensor
 
 from posbench.base.errors import ConfigError, IllegalExtension
@@ -129,6 +131,21 @@ def test_no_pair_makes_a_tensor_on_another_device(name: str) -> None:
         except WrongDevice as error:
             pytest.fail(f"{name} of {encoding}: {error}")
         assert found.asked <= {WAIT.get(encoding)}, encoding
+
+
+def test_a_training_seeds_no_kind_of_device_that_the_machine_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeded: list[str] = []
+    for name, there in (("xpu", False), ("mtia", True)):
+        kind = getattr(torch, name)
+        monkeypatch.setattr(kind, "is_available", lambda there=there: there)
+        monkeypatch.setattr(kind, "manual_seed_all", lambda seed, name=name: seeded.append(name))
+    trained(tiny(tmp_path, "training.steps=2", "training.validate_every=2"))
+    assert seeded.count("mtia") == seeded.count("xpu") + 2, "one for each step"
+    del seeded[:]
+    torch.manual_seed(0)
+    assert sorted(seeded) == ["mtia", "xpu"], "as before the training"
 
 
 # -- what is wrong is found ------------------------------------------------------------------------

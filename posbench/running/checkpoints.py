@@ -31,7 +31,7 @@ from posbench.core.training import Training, fit
 from posbench.core.transformer import Transformer
 from posbench.core.until_learned import ended
 from posbench.running.console import Console
-from posbench.running.devices import device, device_name
+from posbench.running.devices import device, device_name, present_devices_seeded
 from posbench.running.log import Log
 from posbench.running.loggers.run_logger import StepMetrics
 from posbench.running.resuming import THREADS, CheckpointKeeper, loaded, remaining
@@ -202,7 +202,11 @@ class Checkpoints:
         with self._threads_of(state):
             try:
                 steps = training.settings.total_steps
-                with obeying_signals(), self.console.progress(steps) as (report, callback):
+                with (
+                    obeying_signals(),
+                    present_devices_seeded(),
+                    self.console.progress(steps) as (report, callback),
+                ):
                     callbacks = [
                         callback,
                         *([StepMetrics()] if loggers else []),
