@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -638,6 +639,37 @@ def test_no_end_is_foretold_before_enough_is_done_to_tell_how_fast_it_goes(tmp_p
         writer.write(event(run, seconds=1))
         watch.look()
     assert said == ["[1 of 3] a (1 s)", "[2 of 3, 82 min left] b (1 s)"]
+
+
+def test_after_a_long_silence_a_sweep_says_what_it_is_at(tmp_path: Path) -> None:
+    runs = [f"records/{name}.json" for name in "abcde"]
+    said: list[str] = []
+    watch = Watch(tmp_path, "now", dict.fromkeys(runs, 1.0), said.append)
+    writers = [Writer(tmp_path) for _ in runs]
+    for writer, run in zip(writers[1:], runs[1:], strict=True):
+        writer.write(replace(event(run, "begun"), title=run, at=time.time() - 400))
+    writers[0].write(event(runs[0]))
+    watch.look()
+    del said[:]
+    log = tmp_path / "logs/b/said.txt"
+    log.parent.mkdir(parents=True)
+    log.write_text("posbench: b\n  step 9/9  loss 0\nposbench: b\n  step 2/9  loss 1.5\nMore.\n")
+    watch.look()
+    assert not said
+    watch.spoke -= 301
+    watch.look()
+    watch.look()
+    assert said == [
+        "At work for 7 min: records/b.json (step 2/9 loss 1.5)",
+        "At work for 7 min: records/c.json",
+        "At work for 7 min: records/d.json",
+        "At work as well: 1 run.",
+    ]
+    for writer in writers:
+        writer.lock.release()  # as if all had died
+    watch.spoke -= 301
+    watch.look()
+    assert len(said) == 4
 
 
 def test_a_terminal_that_is_gone_ends_the_sweep_with_its_error_and_not_in_silence(

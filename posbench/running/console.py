@@ -18,7 +18,7 @@ from posbench.config.identity import Identity
 from posbench.core.row import Row
 from posbench.records.files import leaderboard_command
 from posbench.records.record import Record
-from posbench.running.scores import result
+from posbench.running.scores import ANNOUNCED, STEP, result
 
 
 class Console:
@@ -33,7 +33,7 @@ class Console:
 
     def announce(self, identity: Identity, seed: int, device: str, path: Path) -> None:
         self.say(
-            f"posbench: {identity.method.label} on {identity.task.label}, protocol "
+            f"{ANNOUNCED}{identity.method.label} on {identity.task.label}, protocol "
             f"{identity.protocol.label}, seed {seed}, on {device}; record: {path}"
         )
 
@@ -103,6 +103,6 @@ class Lines(L.Callback):
         self.printed = 10 * step // self.steps
         left = (time.perf_counter() - self.start) / (step - self.first) * (self.steps - step)
         self.console.say(
-            f"  step {step}/{self.steps}  loss {point['loss']:.3f}  "
+            f"{STEP}{step}/{self.steps}  loss {point['loss']:.3f}  "
             f"in-distribution score {point['score']:.2f}  {left:.0f} s left"
         )

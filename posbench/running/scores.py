@@ -24,6 +24,8 @@ from posbench.statistics.measures import area, reach
 ROWS = TypeAdapter(list[Row])
 CHECKPOINTS = "checkpoints"
 """The folder of a results folder in which trainings are kept."""
+ANNOUNCED, STEP = "posbench: ", "  step "
+"""How the lines begin in which a run says what it is, and how far it is."""
 
 
 def result(record: Record, base: Sequence[Row] | None) -> Group:

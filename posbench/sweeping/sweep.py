@@ -25,12 +25,14 @@ from posbench.sweeping import journal
 from posbench.sweeping.journal import Event, Worker, workers
 from posbench.sweeping.plan import Job, PlannedRun, SweepPlan, plan
 from posbench.sweeping.requests import Request
-from posbench.sweeping.working import RunJournal, is_claimed, quoted
+from posbench.sweeping.working import RunJournal, is_claimed, last_step, quoted, said_in
 
 # -- what a person sees of a sweep while it goes on ------------------------------------------------
 
 ENDED = ("done", "found", "failed")
 PAUSE = 0.5  # seconds between two looks at the journal
+SILENCE = 300.0  # seconds without a line after which a sweep says what it is at
+SHOWN = 3  # runs that it then names
 TELLING = 0.02
 """The share of the cost that is done before an end is foretold: a test of weights that are there
 costs a hundredth of a training, and may have waited for them."""
@@ -49,7 +51,7 @@ class Watch:
         self.results_dir, self.sweep, self.costs, self.say = results_dir, sweep, costs, say
         self.ended: dict[str, Event] = {}  # by run
         self.begun = False  # and said so
-        self.started = time.monotonic()
+        self.started = self.spoke = time.monotonic()
         self.sizes: dict[Path, int] = {}
         self.looking = threading.Lock()  # the sweep looks as well, when a launcher has returned
         self.stop = threading.Event()
@@ -76,8 +78,11 @@ class Watch:
             self.failed = error
 
     def look(self) -> None:
-        """Say that the first run has begun, and what has ended since the last look."""
+        """Say that the first run has begun, and what has ended since the last look; after a long
+        silence, what is being made.
+        """
         with self.looking:
+            before = len(self.ended)
             for worker in self._changed():
                 for event in worker.events:
                     if event.sweep != self.sweep or not self._is_new(event):
@@ -88,11 +93,34 @@ class Watch:
                     elif event.kind == "begun" and not (self.begun or self.ended):
                         self.begun = True
                         self.say(f"Begun: {event.title}. Each run has a line when it ends.")
+            if len(self.ended) > before:
+                self.spoke = time.monotonic()
+            elif time.monotonic() - self.spoke > SILENCE:
+                self.spoke = time.monotonic()
+                for line in self._at_work():
+                    self.say(line)
 
     def _changed(self) -> list[Worker]:
         found = workers(self.results_dir, self.sizes)
         self.sizes |= {worker.path: worker.size for worker in found}
         return found
+
+    def _at_work(self) -> Iterator[str]:
+        """What workers of this sweep are making, for how long, and how far they are."""
+        found = [
+            event
+            for worker in workers(self.results_dir)
+            if (event := worker.unfinished) is not None
+            and event.sweep == self.sweep
+            and event.run in self.costs
+            and worker.alive
+        ]
+        for event in found[:SHOWN]:
+            since = duration(max(time.time() - event.at, 0.0))
+            far = last_step(said_in(self.results_dir, event.run))
+            yield f"At work for {since}: {event.title}{f' ({far})' * bool(far)}"
+        if len(found) > SHOWN:
+            yield f"At work as well: {counted(len(found) - SHOWN, 'run')}."
 
     def _is_new(self, event: Event) -> bool:
         return event.run not in self.ended and event.run in self.costs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import filelock
 
-from posbench.base.disk import Lock, is_held, unlinked, writing_to
+from posbench.base.disk import Lock, is_held, read_bytes, unlinked, writing_to
 from posbench.base.errors import Unwritable
 from posbench.config import blame
 from posbench.config.compose import compose
@@ -19,6 +19,7 @@ from posbench.config.mistakes import sentence
 from posbench.config.options import BROKEN
 from posbench.running.make import make
 from posbench.running.run_spec import RunSpec
+from posbench.running.scores import ANNOUNCED, STEP
 from posbench.sweeping.journal import Event, Kind, Writer
 
 PATIENCE = 1.0
@@ -117,8 +118,26 @@ class RunJournal:
 
 def log_path(spec: RunSpec) -> Path:
     """Where a sweep keeps what a run says of itself."""
-    below = spec.path.relative_to(spec.results_dir / "records").with_suffix("")
-    return spec.results_dir / "logs" / below / "said.txt"
+    return said_in(spec.results_dir, spec.key)
+
+
+def said_in(results_dir: Path, run: str) -> Path:
+    """The same of a run by its key, the path of its record."""
+    return results_dir / "logs" / Path(run).relative_to("records").with_suffix("") / "said.txt"
+
+
+def last_step(log: Path) -> str:
+    """The last step that the run says since it was last begun; "" for none."""
+    try:
+        lines = read_bytes(log).decode(errors="replace").splitlines()
+    except OSError:  # nothing is said yet
+        return ""
+    for line in reversed(lines):
+        if line.startswith(STEP):
+            return " ".join(line.split())
+        if line.startswith(ANNOUNCED):
+            break
+    return ""
 
 
 def claim_on(spec: RunSpec) -> Lock:
