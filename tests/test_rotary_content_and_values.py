@@ -168,7 +168,7 @@ def test_selective_rope_sums_in_full_precision_whatever_the_precision_of_trainin
     ).abs().max() < 0.05  # that of q and k alone; sums in bfloat16 are off by radians
 
 
-# -- VO-RoPE ---------------------------------------------------------------------------------------
+# -- vo_rope ---------------------------------------------------------------------------------------
 
 
 def turned_values(a: Attention, weights: Tensor, theta: list[float]) -> Tensor:
@@ -228,7 +228,7 @@ def test_vo_rope_offers_no_distance() -> None:
     assert VORoPE(WIDTH).handles == RoPE(WIDTH).handles - {"distance"}
 
 
-# -- VO-RoPE on a part of the channels -------------------------------------------------------------
+# -- vo_rope on a part of the channels -------------------------------------------------------------
 
 
 def partly_turned_values(a: Attention, weights: Tensor, theta: list[float]) -> Tensor:
@@ -278,7 +278,7 @@ def test_partial_vo_rope_keeps_the_length_of_values_under_a_factor() -> None:
     same(attend(encoding.encode(a)), partly_turned_values(a, causal(scores(host, a)), theta))
 
 
-@pytest.mark.oracle("partial_vo_rope", "identity: on all channels it is VO-RoPE")
+@pytest.mark.oracle("partial_vo_rope", "identity: on all channels it is vo_rope")
 @everywhere
 def test_partial_vo_rope_on_all_channels_is_vo_rope(positions: list[float]) -> None:
     a = call(positions)

@@ -310,7 +310,7 @@ def test_accumulated_rotations_are_products_of_matrices_along_the_path() -> None
     same(attend(encoding.encode(a)), out, 1e-9)
 
 
-@oracle("accumulated_rotations", "identity: steps of 1 are VO-RoPE")
+@oracle("accumulated_rotations", "identity: steps of 1 are vo_rope")
 @everywhere
 def test_accumulated_rotations_with_steps_of_one_are_vo_rope(positions: list[float]) -> None:
     encoding = accumulated(**{"step.weight": torch.zeros(HEADS, MODEL), "step.bias": [1.0] * HEADS})

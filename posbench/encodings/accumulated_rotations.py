@@ -28,12 +28,14 @@ class AccumulatedRotations(AccumulatedAngles):
     and two tokens with many between them are turned against each other as by chance, at any
     distance. That is what the paper has far keys fade by beyond the training length, in the score
     and, as values turn too, in the sum; it also finds that keys do not fade enough in the end. With
-    $\varphi = 1$ this is VO-RoPE.
+    $\varphi = 1$ this is `VORoPE`.
 
     The paper could be read in excerpts only, and its learned angles are one number a token and
     pair, looked up once by the token in JoFormer's code; here they are one number a token and head,
-    read in every layer, times $\theta_m$. There every token is one position, $p_s - p_{s-1} = 1$. A
-    factor on cosine and sine, as YaRN has it, scales scores alone.
+    read in every layer, times $\theta_m$. That code weighs values by $\ln(1 + e^{z})$ and divides
+    by no sum, and its angle between two tokens has the key's own step in place of the query's.
+    There every token is one position, $p_s - p_{s-1} = 1$. A factor on cosine and sine, as YaRN has
+    it, scales scores alone.
     """
 
     def __init__(

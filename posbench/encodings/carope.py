@@ -23,10 +23,11 @@ class CARoPE(AccumulatedAngles):
     2507.23083).
 
     RoPE's angles are $p\,\theta_1^m$ with $\theta_1 = b^{-2/d_h}$; here a number between 0 and 1
-    that each token gives takes the place of $\theta_1$. x is the normalised input of the layer.
-    Counted from m = 0, the fastest pair turns by 1 radian a token whatever the tokens. $w_h$ starts
-    at 0 and $b_h$ so that $f = \theta_1$: training begins with RoPE, as published. $b_h$ is added
-    here for that; how the paper begins so could not be read. It counts every token as one position.
+    that each token gives takes the place of $\theta_1$. x is the normalised input of the layer; in
+    the paper it is the embedding of the token. Counted from m = 0, the fastest pair turns by 1
+    radian a token whatever the tokens. $w_h$ starts at 0 and $b_h$ so that $f = \theta_1$: training
+    begins with RoPE, as published. $b_h$ is added here for that; the paper does not say how it
+    begins so. It counts every token as one position.
 
     A frequency extension that divides $\theta_m$ divides the turns of pair m by as much. Beyond the
     training length sums grow as positions do, and slow pairs reach angles never seen.

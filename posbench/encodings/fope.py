@@ -35,7 +35,8 @@ class FoPE(PositionEncoding):
     which depends on their number; here the rule is that of one head's matrix. It keeps at most half
     of the pairs, to fit its tables, and pads the rest with cosine *and* sine 1, a turn by 45
     degrees and a factor of $\sqrt 2$; the paper has f = 1, and so has this. Its listing divides a
-    and b by their sums, its experiments and eq. 13 do not.
+    and b by their sums, its experiments and eq. 13 do not. The text of the paper draws a and b with
+    $\sigma$ and no D, and may add frequencies between 0 and $\pi$ to those that pairs have.
 
     Beyond the training length no frequency is undertrained, which is the purpose. Frequency
     extensions act on the frequencies kept, before they are mixed; which are kept stays as in

@@ -25,8 +25,9 @@ class GRAPEA(PositionEncoding):
 
     The gate g is $\ln\left(1 + e^{\langle u_h, k_j \rangle / \sqrt{d_h}}\right)$ of the key, the
     same of the query with a direction $v_h$ of its own, or the sum of `both`, as `gate` says;
-    directions count by their orientation alone. $\omega_h = \ln(1 + e^{o_h}) \ge 0$ starts at 1. u,
-    v [heads, head width] and o [heads] are learned in each layer. A constant gate is ALiBi. A
+    directions count by their orientation alone. They start at N(0, 1), and so Adam turns them more
+    slowly than the authors', which start at length 1. $\omega_h = \ln(1 + e^{o_h}) \ge 0$ starts at
+    1. u, v [heads, head width] and o [heads] are learned in each layer. A constant gate is ALiBi. A
     token's content says how fast it fades (key) or how far a query looks (query). Beyond the
     training length the bias goes on linearly. Linear in i and in j, it is exact in two extra
     channels a gate. Gates start around ln 2. The authors form gates from normalised queries and

@@ -31,7 +31,7 @@ class HyperbolicHoPE(PositionEncoding):
     towards 0 and not towards no weight: far keys all weigh the same, as in NoPE where scores are 0,
     and beyond the training length there are more of them.
 
-    $\theta'$, here `decay`, must exceed 1; its published value could not be read, and at 1.1 the
+    $\theta'$, here `decay`, must exceed 1; the paper names no value, and at 1.1 the
     slowest term falls to $e^{-1}$ in 10 tokens. A later key counts as distance 0. A frequency
     extension that divides $\theta_m$ divides $\theta'$ of that pair as well: pair m then sees the
     positions $p/\lambda_m$, as in xPos.

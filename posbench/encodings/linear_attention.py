@@ -24,7 +24,9 @@ Scores = Callable[[slice], Tensor]
 
 A_INIT = (1.0, 16.0)
 STEP_INIT = (0.001, 0.1)
-"""Where decays start: A uniform, the step uniform in its logarithm (Mamba-2, arXiv 2405.21060)."""
+"""Where decays start: A uniform, the step uniform in its logarithm (Mamba-2, arXiv 2405.21060). The
+authors of Gated DeltaNet draw A from 0 on.
+"""
 
 
 class LinearAttention(PositionEncoding):
@@ -34,7 +36,8 @@ class LinearAttention(PositionEncoding):
 
     A subclass gives z, which replaces the content score, and nothing normalises it. Around that
     is what the published layers have. Before: q, k and v are $\mathrm{SiLU}(C(x))$ with a causal
-    convolution C of each channel over `kernel` tokens, which `ShortConv` computes. After: $o
+    convolution C of each channel over `kernel` tokens, which `ShortConv` computes. Its input is
+    added, so that C starts nearer to the identity than as published. After: $o
     \leftarrow g \odot o / \mathrm{rms}(o)$ in every head, g [head width] from 1, and $o \leftarrow
     o \odot \sigma(W_g x)$, `OutputGate`. The state is that of the whole sequence, and masks cut
     it: with keys of earlier parts hidden, it begins anew. Token positions are not used.

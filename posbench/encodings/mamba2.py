@@ -21,7 +21,8 @@ class Mamba2(LinearAttention):
     after. Beyond the training length nothing is undefined: the state fades as it has learned to,
     and content from further away is lost. Departures: each head has its own q and k, where
     published groups of heads share them; a value is as wide as a key, where states of 64 to 256
-    are published; the gate is a sigmoid after the norm, where a SiLU comes before it.
+    are published; the gate is a sigmoid after the norm, where a SiLU comes before it; the norm is
+    of each head, where that of all heads together is published, and the convolution has no bias.
     """
 
     def __init__(self, model_width: int, num_heads: int, head_width: int, kernel: int) -> None:

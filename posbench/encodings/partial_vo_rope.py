@@ -18,8 +18,8 @@ class PartialVORoPE(PartialRoPE):
 
     Scores are those of `PartialRoPE` with $r = \rho d_h$ rotated channels, and $o_i = \sum_j
     w_{ij}\,R\bigl((j-i)\theta\bigr)\,v_j$ with R on the first r channels of a value and 1 on the
-    rest (DeepSeek V4 in transformers, where $\rho$, here `share`, is 64 of 512 channels; VO-RoPE
-    is Su, kexue.fm, April 2025, and RoVE, arXiv 2606.11275).
+    rest (DeepSeek V4 in transformers, where $\rho$, here `share`, is 64 of 512 channels; without
+    the part, RoVE, arXiv 2606.11275, and QKVO-RoPE, Su, kexue.fm/archives/10862, April 2025).
 
     DeepSeek V4 has no choice: its keys serve as values, so that values come rotated and outputs
     must be turned back. Here values have their own projection. It turns the last channels and

@@ -26,11 +26,14 @@ class SelectiveRoPE(AccumulatedAngles):
     $\varphi$ is near 1, and with $\varphi = 1$ this is RoPE.
 
     $\theta_m = b^{-2m/d_h}$ is not trained; b is 500,000 in the authors' code. $e^\beta$ is an
-    option of that code which its configurations leave off; without it the first steps are about
-    0.03 positions a token and order is all but invisible. Another option, a gate on $\varphi$, is
-    left out. The paper counts every token as one position, $p_s - p_{s-1} = 1$; written so, ids
-    that jump, run back or repeat keep the meaning that they have in RoPE. Two tokens have no
-    distance without those between them, so none is offered.
+    option of that code which its configurations leave off; without it the first steps here are
+    about 0.03 positions a token and order is all but invisible. Another option, a gate on
+    $\varphi$, is left out. The paper reads steps from the query of each head, without a rank, and
+    has the gate and a bias; its later code reads them as here, with a rank of 32 in its
+    configurations and matrices that start at $N(0, 0.02^2)$. The paper counts every token as one
+    position, $p_s - p_{s-1} = 1$; written so, ids that jump, run back or repeat keep the meaning
+    that they have in RoPE. Two tokens have no distance without those between them, so none is
+    offered.
 
     Beyond the training length sums grow as positions do, and slow pairs reach angles never seen.
     """

@@ -18,8 +18,9 @@ class SHAPE(Sampled):
 
     A model with absolute positions cannot then rely on where a sequence begins, and has been shown
     positions up to L + K. The published K is 500, the default as many as the longest test has
-    positions. Distances beyond the training length stay unseen. A relative host would not notice a
-    shift and is refused.
+    positions. Distances beyond the training length stay unseen. At tests positions begin at 0, so
+    that up to L + K all have been seen; in the authors' code they begin at K, and none beyond the
+    training length has been. A relative host would not notice a shift and is refused.
     """
 
     def __init__(self, host: PositionEncoding, max_shift: int) -> None:

@@ -22,8 +22,9 @@ class TENER(PositionEncoding):
     R has the width of a head and no projection: the sines keep the direction, which a projection
     could lose. u and v, [heads, head width], belong to each layer and start at $N(0, 0.02^2)$. The
     paper leaves keys without a projection too; here the transformer is the same for every encoding.
-    The authors' code has a term of the keys with R besides, the names of u and v exchanged and
-    frequencies down to 1/b: this is the paper. Beyond the training length as `TransformerXL`.
+    The authors' code has a term of the keys with R besides, the names of u and v exchanged,
+    frequencies down to 1/b, and u and v that start by Xavier's rule: this is the paper. Beyond
+    the training length as `TransformerXL`.
     """
 
     handles = PositionEncoding.handles | {"frequencies", "distance", "positions"}

@@ -22,8 +22,9 @@ class TUPE(Wrapper):
 
     B is the host's: T5 makes it TUPE-R, NoPE TUPE-A. P is [rows, D]; U and W are [heads, head
     width, D]. They and the norm, which the authors' code has and the paper leaves out, are shared
-    by all layers. The paper unties the first token, which represents the sentence there, from
-    positions; here it is a token like any other.
+    by all layers. The code has biases beside U and W, which the paper and this have not. The paper
+    unties the first token, which represents the sentence there, from positions; here it is a token
+    like any other.
 
     As with `Learned`, rows beyond the training length exist (`num_rows` covers the longest test)
     but were never trained, and positions beyond them raise `IndexError`. The second term is an

@@ -18,7 +18,8 @@ class VORoPE(RoPE):
 
     RoPE, and $o_i = R(-i\,\theta)\sum_j w_{ij}\,R(j\,\theta)\,v_j = \sum_j
     w_{ij}\,R\bigl((j-i)\theta\bigr)\,v_j$: values are turned by their positions and outputs back by
-    the query's (VO-RoPE, Su, kexue.fm, April 2025; RoVE, arXiv 2606.11275).
+    the query's (RoVE, arXiv 2606.11275). Su (kexue.fm/archives/10862, April 2025) calls this
+    QKVO-RoPE, and the turn of values and outputs without queries and keys VO-RoPE.
 
     What a key contributes then depends on its distance too, and on nothing absolute. R and $\theta$
     are those of queries and keys; pair m is channels m and m + d_h/2. RoFormer's code can turn

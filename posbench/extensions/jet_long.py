@@ -13,7 +13,7 @@ class JetLong(Shrinking):
     r"""Near distances stay; beyond a window, positions are floor-divided by a whole number.
 
     $d' = d$ for $d \le w_0$, else $\lfloor i/G \rfloor - \lfloor j/G \rfloor$ with $G = \lceil
-    L'/L \rceil$ (Jet-Long, arXiv 2604.13010).
+    L'/L \rceil$ (Jet-Long, arXiv 2607.07740).
 
     Up to `window` $w_0$ nothing changes; further keys are seen in groups of `group` G, as
     `SelfExtend` does, but without an offset: the first of them look nearer, $w_0/G$, than those

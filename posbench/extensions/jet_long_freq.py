@@ -23,7 +23,7 @@ class JetLongFreq(Scaled):
 
     Angles $d\,\theta_m$ for $d \le w_0$, else $w_0\,\theta_m + (d - w_0)\,\theta'_m$ with
     YaRN's $\theta'_m = \theta_m/\lambda_m$ at $s = \frac{L' - w_0}{L - w_0}$, and content scores
-    times $0.1\ln s + 1$ (the variant by frequencies that Jet-Long's code has, arXiv 2604.13010).
+    times $0.1\ln s + 1$ (the variant by frequencies that Jet-Long's code has, arXiv 2607.07740).
 
     Up to `window` $w_0$ nothing is interpolated. Beyond it the way from the edge of the window to
     the key is, so that angles go on where those of the window end, in every pair, and the largest
