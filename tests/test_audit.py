@@ -112,7 +112,7 @@ def test_a_run_whose_audit_disagrees_is_recorded_and_refused(
     make(RunSpec.of(compose(*quick)), io.StringIO())
     for words in ((), ("method=alibi",)):
         audited = RunSpec.of(compose(*quick, *words, "audit=4"))
-        with pytest.raises(PosbenchError, match=r"the audit failed: .* disagree on 3 at n=8, so"):
+        with pytest.raises(PosbenchError, match=r"the audit failed: .* disagree on 2 at n=8, so"):
             make(audited, said := io.StringIO())
         announced = f"{audited.path} (force=true repeats the run). Its audit is made now."
         assert (announced in said.getvalue()) == (not words)

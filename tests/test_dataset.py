@@ -34,6 +34,17 @@ def test_parquet_holds_the_long_table(exported: Path) -> None:
     assert len(pd.read_parquet(exported / "out/dataset/data/views.parquet")) == 16
 
 
+def test_what_other_records_had_is_taken_away(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    making.save(tmp_path / "with", *with_views())
+    making.save(tmp_path / "without", making.record("rope"))
+    for name in ("with", "without"):
+        words = ["export", str(tmp_path / name), "--to", str(tmp_path / "out")]
+        assert results_command(words) == 0
+    kept = {path.name for path in (tmp_path / "out/dataset/data").iterdir()}
+    assert kept == {"cells.parquet", "runs.parquet", "rows.parquet"}
+
+
 def test_the_card_names_every_file_and_every_column(exported: Path) -> None:
     import yaml
 

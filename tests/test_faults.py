@@ -223,6 +223,16 @@ def test_a_record_of_changed_code_is_kept_beside_and_the_run_repeated(short: Pat
     (kept,) = path.parent.glob("seed=0.*.json")
     assert json.loads(kept.read_text()) == content
     assert json.loads(path.read_text())["rows"] == json.loads(before)["rows"]
+    # To repeat a run takes away its own record alone.
+    kept.unlink()
+    for there, beside in ((content, 1), (json.loads(path.read_text()), 0), ("half of", 1)):
+        path.write_text(json.dumps(there))
+        succeeded(short, *SMOKE, "force=true")
+        assert json.loads(path.read_text())["rows"] == json.loads(before)["rows"]
+        others = list(path.parent.glob("seed=0.*.json"))
+        assert [json.loads(each.read_text()) for each in others] == [there] * beside
+        for each in others:
+            each.unlink()
 
 
 @pytest.mark.fault("files that a killed process was writing", times=4)

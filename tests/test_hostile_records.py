@@ -27,6 +27,7 @@ import posbench
 from posbench.base import disk
 from posbench.base.errors import ConfigError, PosbenchError, Unwritable
 from posbench.boards import command as leaderboard
+from posbench.boards.measured_runs import MeasuredRuns
 from posbench.boards.page import about
 from posbench.config.compose import compose, composing
 from posbench.config.identity import identify
@@ -678,3 +679,18 @@ def test_a_name_leaves_room_for_a_hash_in_the_bytes_of_a_file_name(tmp_path: Pat
     (tmp_path / f"{as_file_name(longest)}-12345678.jsonl.gz").mkdir()
     with pytest.raises(ConfigError, match="has 232 bytes, and files are called by it"):
         as_file_name(f"{longest}é")
+
+
+def test_two_records_that_are_shown_alike_are_one_run() -> None:
+    """One says in its name what the other has as a changed setting."""
+    found = [
+        changed(record(), {"method.name": name, "method.changed": more})
+        for name, more in (("alibi (x=1)", []), ("alibi", ["x=1"]))
+    ]
+    assert found[0].method.label == found[1].method.label
+    assert [each for _, each in MeasuredRuns.of(found).shown] == found[1:]
+
+
+def test_a_curve_whose_lists_are_of_unlike_length_is_refused() -> None:
+    with pytest.raises(PosbenchError, match="lists of a curve are of unlike length"):
+        files.validated(Record, altered(record(), {"training.curve.score": [0.5]}), "it")

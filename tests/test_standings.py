@@ -216,6 +216,7 @@ def test_the_least_p_value_that_so_many_runs_can_give_stands_beside_it(
 
 def test_the_least_p_value_of_unequal_sides_is_reached_too() -> None:
     unequal = runs({"p": {"a": [1.0, 1.0]}, "q": {"a": [0.0]}})
+    unequal.loc[2, "seed"] = 5  # else the common seed alone would count
     with pytest.warns(UserWarning, match="can be below 0.33"):
         found = results.compare(unequal, "p", "q", draws=50).loc["a"]
     assert found["p_value"] == pytest.approx(1 / 3) == found["p_least"]
@@ -273,6 +274,30 @@ def test_a_row_is_compared_where_both_have_learned() -> None:
         results.compare(table, "p", "r")
     with pytest.raises(PosbenchError, match="no row 'z'"):
         results.compare(table, "p", "z")
+
+
+def test_a_seed_that_one_of_two_rows_has_not_learned_tells_nothing_of_either() -> None:
+    """On the others B is .25 behind; over all that each has learned, it would be .20."""
+    areas = {"A": [0.5, 0.5, 0.8], "B": [0.25, 0.25, 0.0]}
+    table = runs({row: dict.fromkeys("stuv", each) for row, each in areas.items()})
+    table["learned"] = table["area"] > 0
+    other_seeds = table[(table["row"] == "A") & (table["seed"] == 2)].assign(seed=9, area=1.0)
+    found = results.compare(pd.concat([table, other_seeds]), "B", "A", draws=200)
+    same = results.compare(table, "B", "A", draws=200)
+    over, board = found.loc["learned by both"], results.summarise(table, draws=200)
+    assert over["difference"] == pytest.approx(over["a"] - over["b"])
+    assert found["difference"].to_dict() == pytest.approx(same["difference"].to_dict())
+    assert board.droplevel("class").loc["B", "difference"] == pytest.approx(over["difference"])
+
+
+def test_two_rows_without_a_common_seed_that_either_learned_have_no_difference() -> None:
+    table = runs({"p": {"a": [0.5, 0.6]}, "q": {"a": [0.4, 0.3]}})
+    table["learned"] = table["seed"] == 1
+    table.loc[(table["row"] == "q") & (table["seed"] == 1), "seed"] = 2
+    found = results.summarise(table, draws=50)
+    assert len(found) == 2 and found["difference"].isna().all()
+    with pytest.raises(PosbenchError, match="learned no task in common"):
+        results.compare(table, "p", "q")
 
 
 def test_a_number_is_no_area_above_1() -> None:

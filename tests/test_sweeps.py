@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from making import changed, record, searched
@@ -178,6 +179,7 @@ def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
         (("method=rope", "results_dir=a,b"), "results_dir=a,b: a sweep has one folder"),
         (("method=rope", "++results_dir=a,b"), "results_dir=a,b: a sweep has one folder"),
         (("method=rope", "seed=range(3,3)"), "seed lists no value, so there is nothing to run"),
+        (("board=main", "seed=range(0)"), "seed lists no value, so there is nothing to run"),
         (("seed=range(99999999999)",), "seed=range(99999999999) lists more than 1,000,000 values"),
         (("seed=range(2000)", "training.steps=range(2000)"), "these words list 4,000,000 runs"),
     ],
@@ -303,7 +305,7 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     for run, _ in runs:
         setup = Setup.of(run.composed.cfg())
         steps[run.identity.task.name] = unit * relative_work(setup.nodes, setup.train_positions)
-    both = sum(1000 * seconds for seconds in steps.values())
+    both = both_tasks = sum(1000 * seconds for seconds in steps.values())
     found = Costs.by(known).of_runs(runs)
     # Two encodings (of nope nothing is known: the mean of the task) on two tasks.
     assert found.training == pytest.approx(2 * both)
@@ -334,8 +336,37 @@ def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     assert Costs.by(known).of_runs([(run.spec, run.training)]).training == pytest.approx(
         steps["copy"] * warm_up
     )
+    # Each learning rate is a training, and so is each run that is to be repeated.
+    three = ("method=rope", "task=copy", "training.steps=1000", "training.learning_rate=[1,2,3]")
+    tried = [(run.spec, run.training) for run in plan(requested(*three)).runs]
+    of_copy = 1000 * steps["copy"]
+    assert Costs.by(known).of_runs(tried).training == pytest.approx(3 * of_copy)
+    rates = [{"learning_rate": 1.0, "loss": 1.0}, {"learning_rate": 2.0, "loss": None}]
+    twice = {"training.learning_rates": rates, "training.cpu_seconds": 120.0}
+    known_rates = [changed(each, twice) for each in known]
+    assert Costs.by(known_rates).of_runs(tried).training == pytest.approx(3 * of_copy)
+    repeated = plan(requested(*words, "force=true"))
+    forced = [(run.spec, run.training) for run in repeated.runs]
+    assert Costs.by(known).of_runs(forced).training == pytest.approx(3 * both_tasks)
+    assert "6 runs on 6 trainings" in next(repeated.heading())
     nothing = Costs.by([]).of_runs(runs)
     assert nothing.unknown == 6 and str(nothing) == "No record tells what this costs."
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"config.model": {}},
+        {"config.training": {"until": 0.9}},
+        {"config.training": SMALL["training"] | {"max_length": 0}},
+    ],
+    ids=["no width", "no lengths", "a length of 0"],
+)
+def test_a_record_whose_settings_tell_no_cost_stops_no_plan(settings: dict[str, Any]) -> None:
+    known = [changed(record(), {f"config.{part}": each for part, each in SMALL.items()})]
+    strange = changed(known[0], settings | {"seed": 1})
+    found = Costs.by([strange, *known]).known
+    assert found["step"].iloc[-1] == 0.6 and len(found) <= 2
 
 
 def test_costs_of_fine_tuning_and_searches_are_counted(mine: Path) -> None:

@@ -22,6 +22,7 @@ from posbench.showing.pages import Picture, rendered
 from posbench.showing.table import number, short_names
 from posbench.statistics.aggregates import is_pretrained
 
+FILE = "opening.svg"
 MOST = 40
 """Rows that are drawn: the first, and our own."""
 CELL, LINE = 50, 18

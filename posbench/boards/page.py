@@ -109,7 +109,7 @@ def generate(
     here = "".join(f": {name.lower()}" for name, href in beside.items() if href == HERE_ITSELF)
     own_board = folder.resolve().name == board.name  # not that of folders without one
     title = (board.question if own_board else "") or f"Leaderboard{here}"
-    drawn = opening.picture(first, file="opening.svg") if first and asked else None
+    drawn = opening.picture(first, file=opening.FILE) if first and asked else None
     on_page = opening.picture(first) if first and not likely else None
     scale = opening.measured_on(measured, first) if first else []
     data = page_data.content(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -139,6 +140,8 @@ def _by_context(
             less = difference(
                 *(change(found.by_text, row, MULTIPLES[-1]) for row in (second, first))
             )
+            if math.isnan(less.mean):  # no seed and text in common, or a loss that overflowed
+                break
             holds = less.mean > contrast.by
             numbers = (less.mean, less.low, less.high, less.p)
             return PredictionOutcome(first, second, 1, int(holds), *numbers, holds, digits=3)

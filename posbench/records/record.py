@@ -59,10 +59,16 @@ Seconds = Annotated[float, Field(ge=0)]
 class RecordedCurve(Part):
     """Validations in the course of a training; a list holds one entry a validation."""
 
-    step: list[int]
+    step: list[Annotated[int, COUNTED]]
     loss: list[float]  # of training, nats, mean since the validation before
     validation_loss: list[float]  # nats, on held-out sequences of the training length
     score: list[Score]  # the proficiency, on the same
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not len(self.step) == len(self.loss) == len(self.validation_loss) == len(self.score):
+            raise ValueError("lists of a curve are of unlike length")
+        return self
 
 
 class Rate(Part):
@@ -107,7 +113,7 @@ class RecordedTraining(Origin):
     train_positions: int = COUNTED
     learning_rate: float
     learning_rates: list[Rate] | None = None  # where there were several to choose from
-    steps: int | None  # that were made; none: it diverged
+    steps: Annotated[int, COUNTED] | None  # that were made; none: it diverged
     parameters: int = COUNTED
     # Multiplications of one step, see `running.train.multiplications`; none: the record is older.
     multiplications: Annotated[int, COUNTED] | None = None
@@ -158,7 +164,7 @@ class RecordedFineTuning(Part):
     """The training that went on with the extension before the test."""
 
     hash: Text
-    steps: int
+    steps: int = COUNTED
     lengths: tuple[int, int]  # n, shortest and longest
     curve: RecordedCurve
     device: Text
@@ -167,10 +173,10 @@ class RecordedFineTuning(Part):
 class CeilingTraining(Part):
     """The training of a ceiling at one test length."""
 
-    test_length: int
+    test_length: int = COUNTED
     hash: Text
     learning_rate: float
-    steps: int
+    steps: int = COUNTED
     cpu_seconds: Seconds
 
 
@@ -303,7 +309,7 @@ class Record(Part):
     def run(self) -> tuple[str | int, ...]:
         """What distinguishes runs, names and contents: a later record of a run takes its place."""
         names = (self.protocol, self.task, self.method)
-        parts = [part for name in names for part in (name.slug, name.hash)]
+        parts = [part for name in names for part in (name.label, name.hash)]
         return (*parts, self.task_version, self.seed)
 
     @property

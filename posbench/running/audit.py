@@ -49,12 +49,13 @@ def refuse_disagreement(record: Path) -> None:
     """
     path = files.audit_path(record)
     rows = files.read_audit(path).rows if path.exists() else []
-    wrong = {row.test_length: row.disagreements + row.prefix_disagreements for row in rows}
+    # A sequence that differs mostly differs in its prefix as well.
+    wrong = {row.test_length: max(row.disagreements, row.prefix_disagreements) for row in rows}
     if any(wrong.values()):
         where = ", ".join(f"{count} at n={n}" for n, count in wrong.items() if count)
         raise PosbenchError(
             f"the audit failed: greedy decoding and teacher forcing disagree on {where}, so the "
-            f"scores of this record are not those of decoding: remove it ({path}). The encoding or "
-            "extension depends on later tokens or on how many there are; `posbench check` with the "
-            "same choices may say where"
+            f"scores of this record are not those of decoding: remove it ({record}). The encoding "
+            "or extension depends on later tokens or on how many there are; `posbench check` with "
+            "the same choices may say where"
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from posbench.base.disk import Lock, make_writable, write_json, writing_to
-from posbench.base.errors import Diverged
+from posbench.base.errors import Diverged, PosbenchError
 from posbench.config import provenance
 from posbench.config.identity import Identity
 from posbench.config.legality import method_class
@@ -153,6 +153,7 @@ class Run:
             trained = self.ready.train(logger.for_training)
             started = time.process_time()
             prepared = self.ready.prepare(trained)
+            ready = time.process_time()
             if setup.config.audit:
                 self.audit(prepared)
             if only_audit:
@@ -160,7 +161,7 @@ class Run:
             before = time.process_time()
             tested = prepared.evaluate()
             seconds = Seconds(
-                preparation=before - started,
+                preparation=ready - started,
                 further_training=prepared.cpu_seconds,
                 evaluation=time.process_time() - before,
             )
@@ -212,20 +213,22 @@ class Run:
     def keep(self, record: Record) -> None:
         """Write the record; one of other settings or code that is there stays beside it.
 
-        One of the same run stays alone: a node may lose its locks, and another make its run.
+        One of the same run stays alone unless it is to be repeated: a node may lose its locks, and
+        another make its run.
         """
-        path = self.path
-        if path.exists() and not self.setup.config.force:
-            if Fingerprint.of(files.read(path)) == Fingerprint.of(record):
-                self.console.say("Another process, which held no lock against this one, made it.")
-                return
-            kept = files.kept_beside(path)
-            self.console.say(
-                "Settings or code have changed since the record there was made; it is kept as "
-                f"{kept.name}."
-            )
+        path, force = self.path, self.setup.config.force
         path.parent.mkdir(parents=True, exist_ok=True)
         with Lock(path.with_name("lock")):
+            same = path.exists() and _is_of_run(record, path)
+            if same and not force:
+                self.console.say("Another process, which held no lock against this one, made it.")
+                return
+            if path.exists() and not same:
+                kept = files.kept_beside(path)
+                self.console.say(
+                    "The record that was there is of other settings or code, or cannot be read; it "
+                    f"is kept as {kept.name}."
+                )
             for rest in path.parent.glob(f"{path.stem}.*.tmp"):  # of processes that were killed
                 rest.unlink(missing_ok=True)
             files.write(record, path)
@@ -251,3 +254,11 @@ class Run:
             base, _ = setup.evaluation.evaluate(trained.model.to(setup.device), None)
             kept.keep(base)
         return base
+
+
+def _is_of_run(record: Record, path: Path) -> bool:
+    """Whether a file has a record of the same run."""
+    try:
+        return Fingerprint.of(files.read(path)) == Fingerprint.of(record)
+    except PosbenchError:  # it is damaged, and nothing that was made is lost over that
+        return False

@@ -22,6 +22,7 @@ from posbench.config import blame, provenance
 from posbench.config.compose import compose, composing
 from posbench.config.folders import with_own
 from posbench.config.mistakes import sentence
+from posbench.config.names import in_a_line
 from posbench.config.options import BROKEN
 from posbench.config.record_command import Command
 from posbench.records import files, published
@@ -449,7 +450,7 @@ class Repeater:
         if not found:
             return Verdict(Kind.EXACT)
         rest = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        told = "; ".join(found[:SHOWN]) + rest
+        told = in_a_line("; ".join(found[:SHOWN])) + rest
         both = {row.test_length for row in record.rows} & {row.test_length for row in again.rows}
         if (why := _rounding(record)) and stated(before, both) == stated(now, both):
             higher = _higher(record, again)

@@ -7,6 +7,7 @@ under the two. The share of tokens that are right differs likewise. Tokens of on
 each other, so the 95 % interval is that of texts drawn again, with all of their tokens; and p is
 twice the smaller share of the draws on either side of 0, each side with one draw more. It is at
 least 2 / 2^n for n texts, what flips of their signs can give. Fewer than three texts have neither.
+Of fewer than 30, n - 1 are drawn, and what is drawn is widened by t / z: see `likelihoods.Draws`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import numpy as np
 import pandas as pd
 
 from posbench.core.streams import stream_seed
-from posbench.statistics.aggregates import CONFIDENCE, DRAWS, FEWEST, Array
+from posbench.statistics.aggregates import CONFIDENCE, DRAWS, FEWEST, Array, quantile
+from posbench.statistics.likelihoods import ENOUGH
 from posbench.statistics.randomisation import holm, least_sign_flip
 
 SUMS = ("nats", "right")
@@ -81,11 +83,13 @@ def difference(
     # The seeds of a text are drawn together.
     texts = lines.groupby("text").agg(lambda values: values.sum(skipna=False))
     tokens, values = (texts[name].to_numpy(float) for name in ("tokens", "sum"))
-    drawn = _drawn(len(texts), draws)
-    means = drawn @ values / (drawn @ tokens)
     mean = float(values.sum() / tokens.sum())
     if len(texts) < FEWEST or math.isnan(mean):
         return Difference(mean, *3 * (math.nan,))
+    drawn = _drawn(len(texts), draws)
+    means = drawn @ values / (drawn @ tokens)
+    if len(texts) < ENOUGH:
+        means = mean + (means - mean) * quantile(len(texts)) / quantile(math.inf)
     low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     side = min((means <= 0).sum(), (means >= 0).sum())
     p = max(least_sign_flip(len(texts)), min(1.0, 2 * (side + 1) / (draws + 1)))
@@ -112,7 +116,8 @@ def of_rows(by_text: pd.DataFrame, multiples: Sequence[float]) -> pd.DataFrame:
             **dict(zip(multiples, changes, strict=True)),
             "gained": difference(longer[-1], first, "right"),
         }
-    best = sorted(lines, key=lambda row: lines[row]["nats"] + lines[row][multiples[-1]].mean)
+    at_last = {row: each["nats"] + each[multiples[-1]].mean for row, each in lines.items()}
+    best = sorted(lines, key=lambda row: (math.isnan(at_last[row]), at_last[row]))
     columns = ["seeds", *SUMS, *multiples, "gained"]
     return pd.DataFrame([lines[row] for row in best], best, columns)
 
@@ -135,4 +140,5 @@ def beside_the_first(
 def _drawn(count: int, draws: int) -> Array:
     """How often each of `count` texts is in each draw, [draw, text]: the same for all rows."""
     rng = np.random.default_rng(stream_seed("texts", 0))
-    return rng.multinomial(count, np.full(count, 1 / count), draws).astype(float)
+    taken = count if count >= ENOUGH else count - 1
+    return rng.multinomial(taken, np.full(count, 1 / count), draws).astype(float)

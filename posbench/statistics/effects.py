@@ -20,6 +20,7 @@ Every function takes a table of runs, one line a training, with columns `row`, `
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -238,7 +239,7 @@ class Drawn:
             pd.Index(tasks).get_indexer(known["task"]),
         )
         ends = np.flatnonzero(np.diff(places[0] * len(tasks) + places[1], append=-1)) + 1
-        for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        for start, end in itertools.pairwise([0, *ends]):
             row, task = int(places[0][start]), int(places[1][start])
             means[row, task], mask[row, task] = values[start:end].mean(0), True
             place = task, repr([f"{each} {training}" for each, training in names[start:end]])

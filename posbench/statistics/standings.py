@@ -21,7 +21,7 @@ from posbench.statistics.effects import AdditiveFit
 OTHER_NAMES = {"method": "row", "method_class": "class", "training_hash": "training"}
 """What some columns of runs are called in the long table."""
 SIGNIFICANT = 0.05
-"""Two rows differ where p is at most this. A test that cannot give so small a p says nothing."""
+"""Two rows differ where p is less than this. A test that cannot give so small a p says nothing."""
 OF_LENGTHS = frozenset({"score", "multiple", "test_length", "chance"})
 """Columns by which a table has a line for each test length, and not for each run."""
 ENOUGH = 2 / 3
@@ -178,6 +178,9 @@ def compare(
 ) -> pd.DataFrame:
     """Compare row `a` with row `b` on every task that both have learned, and over these tasks.
 
+    Where the two were run with other seeds on a task, those count that both were run with, if there
+    are any.
+
     Args:
         frame: see `summarise`
         a: label of a row
@@ -203,7 +206,9 @@ def compare(
     _refuse_draws(draws, seed)
     runs = of_board(frame, board)
     _refuse_unknown_rows(runs, a, b)
-    pair = runs[runs["learned"].astype(bool) & runs["area"].notna() & runs["row"].isin([a, b])]
+    both = AdditiveFit.of(runs[runs["row"].isin([a, b])], draws=draws, seed=seed)
+    over = both.with_common_seeds(b, a)
+    pair = over.runs[over.runs["learned"].astype(bool) & over.runs["area"].notna()]
     tasks = [task for task, part in pair.groupby("task") if part["row"].nunique() == 2]
     if not tasks:
         raise PosbenchError(
@@ -214,9 +219,7 @@ def compare(
     adjusted = randomisation.holm([lines[task]["p_value"] for task in tasks])
     for task, p in zip(tasks, adjusted, strict=True):
         lines[task]["p_holm"] = p
-    pair = pair[pair["task"].isin(tasks)]
-    over = AdditiveFit.of(pair, draws=draws, seed=seed)
-    less, means = over.differences(b).loc[a], over.cell_means().mean(axis=1)
+    less, means = over.differences(b).loc[a], over.cell_means()[tasks].mean(axis=1)
     lines[COMMON] = {
         "a": means[a],
         "b": means[b],

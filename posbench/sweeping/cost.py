@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -71,15 +72,19 @@ class Costs:
     """What records tell of the CPU seconds of a training step and of a run's tests."""
 
     known: pd.DataFrame
-    """A row for each record: `KEYS`, the protocol by its hash; `step`, CPU seconds of one;
+    """A row for each record: `KEYS`, the protocol by its hash; `step`, CPU seconds of one at one
+    learning rate;
     `work`, its `relative_work`, and `rate`, seconds for a unit of it; `share`, the part of the
     steps allowed that it made, if it ended when its task was learned; `test`, CPU seconds of tests
     and search."""
 
     @classmethod
     def by(cls, records: Iterable[Record]) -> Self:
-        found = [each for each in records if not each.diverged]
-        told = [_told(each, made) for each in found if (made := each.training.steps)]
+        told: list[tuple[Any, ...]] = []
+        for each in records:
+            if not each.diverged and each.training.steps:
+                with suppress(KeyError, TypeError, ValueError, ArithmeticError):  # of whomever
+                    told.append(_told(each, each.training.steps))
         known = pd.DataFrame(told, columns=[*KEYS, *TOLD])
         return cls(known.astype(dict.fromkeys(TOLD, float)))
 
@@ -116,8 +121,12 @@ class Costs:
                     key = spec.identity.protocol.hash, spec.identity.task.hash
                     work = works[key] = works[key] if key in works else _work(spec)
                 step = work * self._told("rate", spec, *RATES)
-            trained = step * self._steps(spec) * ((name not in seen) + _further(spec))
-            open_ended += name not in seen and _is_open_ended(spec.composed.content)
+            # Where it is asked for, what is there is made again for each run.
+            shared = name not in seen or bool(spec.composed.content["force"])
+            rates = spec.composed.content["training"]["learning_rate"]
+            trainings = shared * (len(rates) if isinstance(rates, list) else 1)
+            trained = step * self._steps(spec) * (trainings + _further(spec))
+            open_ended += shared and _is_open_ended(spec.composed.content)
             seen.add(name)
             training += 0.0 if np.isnan(trained) else trained
             found.append(trained + self._told("test", spec, ("task",), ()))
@@ -198,7 +207,7 @@ def _work(spec: RunSpec) -> float:
 
 def _told(record: Record, steps: int) -> tuple[Any, ...]:
     training, tested, config = record.training, record.evaluated, record.config
-    step = training.cpu_seconds / steps
+    step = training.cpu_seconds / steps / max(len(training.learning_rates or []), 1)
     work = relative_work(config, training.train_positions)
     return (
         training.device != "cpu",

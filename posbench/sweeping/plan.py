@@ -136,7 +136,10 @@ class SweepPlan:
     def heading(self) -> Iterator[str]:
         """What is asked for, and what needs nothing more."""
         runs, board = self.runs, self.request.board
-        trainings = len({run.training for run in [*runs, *self.complete]})
+        # Where it is asked for, what is there is made again for each run.
+        each = [*runs, *self.complete]
+        forced = [run for run in each if run.spec.composed.content["force"]]
+        trainings = len({run.training for run in each if run not in forced}) + len(forced)
         named = f"Board {board.name}, definition {board.hash[:8]}: " if board else "Sweep: "
         requested = counted(self.requested, "run")
         yield f"{named}{requested} on {counted(trainings, 'training')}."

@@ -69,6 +69,8 @@ def request(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
         )
     if "part" in listed and not names:
         raise PosbenchError(OF_A_BOARD.format(part=",".join(listed["part"])))
+    if (empty := next((key for key, values in listed.items() if not values), None)) is not None:
+        raise ConfigError(f"{empty} lists no value, so there is nothing to run: give it one")
     if names:
         return _of_board(definition.load(names[0], folders), listed)
     if (count := math.prod(map(len, listed.values()))) > MOST:
@@ -77,9 +79,6 @@ def request(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
         tuple(f"{key}={value}" for key, value in zip(listed, values, strict=True))
         for values in itertools.product(*listed.values())
     ]
-    if not runs:
-        empty = next(key for key, values in listed.items() if not values)
-        raise ConfigError(f"{empty} lists no value, so there is nothing to run: give it one")
     return Request(runs)
 
 
