@@ -11,18 +11,26 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 from wrong import ENCODINGS, EXTENSIONS, TASKS, Wrong
 
 from posbench.base.errors import PosbenchError
-from posbench.check import command, conformance
+from posbench.check import (
+    command,
+    conformance,
+    conformance_of_extensions,
+    conformance_of_tasks,
+)
 from posbench.config.blame import place
 from posbench.config.compose import composing
 from posbench.config.folders import importable
-from posbench.running.subject import Subject
+from posbench.core.task import Task
+from posbench.running.subject import Broken, Subject
 
 FINE = Wrong(
     "nothing",
@@ -409,6 +417,29 @@ def test_what_is_not_asked_is_said_with_the_reason_and_all_lines_are_counted(
         f"{number - 5} of {number} promises kept by encoding=spread; 1 failed; 4 were not asked, "
         f"because {reason}."
     )
+
+
+def test_a_right_extension_keeps_its_promises_on_a_host_with_a_setting() -> None:
+    for host in (
+        ("encoding=rope", "encoding.layout=interleaved"),
+        ("encoding=partial_rope", "encoding.share=0.5"),
+    ):
+        it = conformance_of_extensions.ExtendedSubject("extension=yarn", *host)
+        conformance_of_extensions.every_numeric_setting_changes_an_output(it)
+
+
+def test_a_guess_that_is_nearly_always_right_is_no_chance_of_half() -> None:
+    class Constant:
+        score = Task.score
+
+        def chance(self, n: int) -> float:
+            return 0.5
+
+    bits = (np.random.default_rng(0).random((4000, 1)) < 0.98).astype(int)
+    batch = SimpleNamespace(tokens=bits, answer=np.ones((4000, 1), bool))
+    asked: Any = SimpleNamespace(task=Constant(), batches={1: batch})
+    with pytest.raises(Broken, match=r"is right in 0\.9"):
+        conformance_of_tasks.chance_is_as_declared(asked)
 
 
 def test_what_has_no_meaning_for_a_class_is_not_counted_as_kept(

@@ -754,6 +754,19 @@ GOOD = "- claim: one\n  source: two\n  of: ntk\n  over: pi\n  at: [2]\n"
             GOOD + "  experiments: [a]\n  over_experiments: [b, c]\n",
             "claims.yaml, entry 1: over_experiments must be as many as experiments, 1, got 2",
         ),
+        (
+            GOOD + "  encodings: [rope, rope]\n",
+            "claims.yaml, entry 1: encodings names one of them twice, which counts its pairs twice",
+        ),
+        (
+            GOOD + "  experiments: [a, b, a]\n",
+            "claims.yaml, entry 1: experiments names one of them twice, which counts its pairs",
+        ),
+        (
+            GOOD.replace("ntk", "rope/ntk").replace("pi", "rope/pi")
+            + "  encodings: [rope, nope]\n",
+            "claims.yaml, entry 1: every side names its own encoding, and would count once for",
+        ),
         ("- [", "claims.yaml cannot be read: "),
         ("", "claims.yaml must be a list of claims, got None"),
         ("claim: one\n", "claims.yaml must be a list of claims, got {'claim': 'one'}"),

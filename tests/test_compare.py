@@ -616,8 +616,27 @@ def test_one_seed_of_a_task_has_no_interval_and_shows_no_difference() -> None:
     assert alone.summary[["low", "high"]].isna().all(axis=None)
     assert [row.cells[3] for row in of_task.table(alone).rows] == [NOTHING, NOTHING]
     assert list(of_task.sentences(alone, board()))[-1] == (
-        "Without intervals it does not show these rows to differ."
+        "Without intervals it does not show these rows to differ: run more seeds."
     )
+
+
+def test_rows_that_have_not_learned_a_task_agree_with_nothing() -> None:
+    levels = {"rope": 0.2, "nope": 0.5, "alibi": 0.8, "fox": 0.9}
+    learned = [each for each in on_count(levels) if each.method.label in ("rope", "alibi")]
+    others = [
+        record(row, dict.fromkeys(LENGTHS, 0.5), seed, task="count")
+        for row in ("nope", "fox")
+        for seed in (10, 11, 12)
+    ]
+    found = TaskStanding.of([*learned, *others], published(levels), board())
+    assert sorted(found.known.index) == ["alibi", "rope"]
+    assert not [each for each in of_task.sentences(found, board()) if "Rank correlation" in each]
+
+
+def test_a_first_row_without_an_interval_is_not_said_to_vary_much() -> None:
+    found = [*on_count({"alibi": 0.9}, (10,)), *on_count({"rope": 0.3, "nope": 0.2})]
+    said = list(of_task.sentences(TaskStanding.of(found, [], board()), board()))
+    assert said[-1] == "Without intervals it does not show these rows to differ: run more seeds."
 
 
 def test_of_a_task_is_said_what_is_wrong_with_it() -> None:
@@ -679,6 +698,13 @@ def test_the_file_of_a_task_trains_the_rows_that_the_board_refers_to(mine: Path)
     assert other is not None and (other.rows, other.seeds) == (("fox", "rope"), (12,))
     with pytest.raises(PosbenchError, match="method=foxx is unknown: did you mean fox"):
         TaskSubject.of([str(path), "method=foxx"], main, quick=False)
+    with pytest.raises(PosbenchError, match=r"fox alone is to be trained on count, and two are"):
+        TaskSubject.of([str(path), "method=fox"], main, quick=False)
+    windows = definition.load("windows")
+    with pytest.raises(PosbenchError, match=r"no row is to be trained on count, and two are"):
+        TaskSubject.of([str(path)], windows, quick=False)
+    with pytest.raises(PosbenchError, match=r"encoding=alibi: all rows would have it"):
+        TaskSubject.of([str(path), "encoding=alibi"], main, quick=False)
     with pytest.raises(PosbenchError, match="a task is compared by itself"):
         TaskSubject.of([str(path), str(mine / "encoding/decay.yaml")], main, quick=False)
 

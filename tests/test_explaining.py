@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,7 +21,7 @@ from posbench.encodings.nope import NoPE
 from posbench.encodings.rope import RoPE
 from posbench.explain import command, measures, page, samples
 from posbench.explain.measures import Inside, farthest, inside, unseen_phases, watched, without_head
-from posbench.explain.page import reader, sentences, stops_at
+from posbench.explain.page import kept, reader, sentences, stops_at
 from posbench.extensions.pi import PI
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.subject import setup
@@ -147,6 +149,7 @@ def made() -> Inside:
         {
             "multiple": [1.0, 2.0, 4.0],
             "score": [1.0, 0.7, 0.2],
+            "chance": [0.0, 0.0, 0.0],
             "farthest": [24.0, 48.0, 99.0],
             "unseen_phases": [0.0, 0.5, 0.75],
         }
@@ -164,6 +167,23 @@ def test_the_sentences_are_of_the_reader_and_of_where_the_method_stops() -> None
     assert "Without layer 1, head 2 the score at 1x is .20" in said
     assert "distances up to 24 at 1x, and up to 99 at 4x" in said
     assert "At 4x, 75 % of its rotary pairs" in said and "at 1x, 0 %" in said
+
+
+def test_what_guessing_gives_does_not_count_as_kept() -> None:
+    found = made()
+    found.lengths["score"], found.lengths["chance"] = [1.0, 0.7, 0.6], 0.5
+    assert stops_at(found) == 2.0
+    for scores, said in {
+        (1.0, 0.76, 0.5): "has lost more than half of its score at 4x.",
+        (1.0, 0.76, 0.8): "keeps at least half of its score up to 4x.",
+        (0.5, 0.5, 0.5): "has not learned the task: it has less than half of it at 1x.",
+    }.items():
+        rows = [
+            SimpleNamespace(multiple=multiple, score=score, chance=0.5)
+            for multiple, score in zip((1.0, 2.0, 4.0), scores, strict=True)
+        ]
+        explained: Any = SimpleNamespace(rows=rows, label="rope")
+        assert kept(explained) == f"rope {said}"
 
 
 def test_what_has_not_learned_is_said_to_tell_little() -> None:

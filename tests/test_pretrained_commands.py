@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
 import math
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pandas as pd
 import pytest
 import transformers
@@ -163,8 +165,11 @@ def test_verify_answers_on_the_command_line(
         'rope_parameters={"rope_type": "yarn", "rope_theta": 1, "factr": 4}': "have no factor, "
         "which rope_type yarn needs: did you mean factor where you wrote factr?",
         'rope_parameters={"rope_type": "yarn", "factor": 4}': 'write "rope_theta": 10000 beside',
-        'rope_parameters={"rope_type": "yarn", "rope_theta": "a", "factor": 4}': "transformers "
-        "cannot load the",
+        'rope_parameters={"rope_type": "yarn", "rope_theta": "a", "factor": 4}': "rope_theta in "
+        "rope_parameters is a number, got 'a'",
+        'rope_parameters={"rope_type": "yarn", "rope_theta": 1, "factor": Infinity}': "factor in "
+        "rope_parameters is a number above 0, got inf",
+        'rope_parameters={"rope_type": "linear", "rope_theta": 1, "factor": 0}': "above 0, got 0",
         "lenght=1": "lenght=1: did you mean length?",
         "length=-1": "length must be greater than or equal to 0",
         "length=32K": "length must be a valid integer, got '32K': write 32768",
@@ -216,6 +221,13 @@ def test_a_misspelt_setting_is_refused_before_the_model_is_loaded(
         assert "rope_parameters have no " in capsys.readouterr().err
 
 
+LLAMA_3 = {
+    "rope_type": "llama3",
+    "factor": 2.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": POSITIONS,
+}
 NTK_BASE = 10_000 * 2 ** (4 / 3)  # of four pairs
 
 
@@ -250,6 +262,11 @@ NTK_BASE = 10_000 * 2 ** (4 / 3)  # of four pairs
             ["450 positions are served, 1.5 times those of training, and no extension takes"],
         ),
         ({"max_position_embeddings": 375}, []),  # as Qwen 3 has room for what is generated
+        ({"rope_parameters": UNTOLD | LLAMA_3, "length": 1200}, []),  # as Llama 3.1
+        (
+            {"rope_parameters": UNTOLD | LLAMA_3, "length": 1300},
+            ["the factor 2 of llama3 makes 600 of 300 positions, and 1300 are served"],
+        ),
         ({"train_positions": 75}, ["300 positions are served, 4 times those of training"]),
     ],
 )
@@ -264,6 +281,30 @@ def test_the_example_of_the_help_is_taken(folder: Path, capsys: pytest.CaptureFi
     assert example == f"rope_parameters={rope_settings.EXAMPLE}"
     settings = settings_of(VerifySettings, [f"model={folder}", example], "help")
     rope_settings.refuse_early(Files(folder), settings.rope_parameters)
+
+
+def test_a_model_may_be_served_at_less_than_its_own_factor_is_for() -> None:
+    assert not verified(llama(YARN, positions=4 * POSITIONS), length=2 * POSITIONS).problems
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"rope_type": "yarn", "factor": math.inf}, "factor in rope_parameters is a number above"),
+        ({"rope_type": "longrope", "factor": 4, "short_factor": 5}, "short_factor in rope_"),
+        ({"partial_rotary_factor": "a"}, "partial_rotary_factor in rope_parameters is a number"),
+    ],
+)
+def test_a_value_that_no_setting_of_a_folder_can_have_is_one_sentence(
+    folder: Path, rule: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    copied = shutil.copytree(folder, tmp_path / "copied")
+    config = json.loads((copied / "config.json").read_text())
+    given = {"long_factor": [1.0], "short_factor": [1.0], "original_max_position_embeddings": 300}
+    config["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e4} | given | rule
+    (copied / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=said):
+        rope_settings.refuse_early(Files(copied), {})
 
 
 @pytest.mark.parametrize("name", ["GPTJ", "Mpt", "GPT2"])
@@ -491,7 +532,8 @@ def test_yarn_has_the_turns_that_were_measured_in_every_server() -> None:
     recipe = Recipe.of(mine, extension_at("yarn", 8192, 32768))
     turns = (8192 / (2 * math.pi)) ** 0.535
     assert (recipe.parameters or {})["beta_fast"] == pytest.approx(turns, abs=0.01)
-    assert sum(f'"beta_fast": {turns:.2f}' in line for line in recipe.lines(32768)) == 3
+    said = re.compile(rf"""['"]beta_fast['"]: {turns:.2f}""")
+    assert sum(bool(said.search(line)) for line in recipe.lines(32768)) == 3
     assert f"--yarn-beta-fast {turns:.2f} --yarn-beta-slow 1" in recipe.llama_cpp
 
 
@@ -510,7 +552,7 @@ def test_lists_of_divisors_are_written_once() -> None:
     assert "--hf-overrides '{...}', as for transformers, with" in lines[1]
     # Transformers reads attention_factor, and vLLM and SGLang two other names.
     magnitude = 0.1 * math.log(4) + 1
-    assert f'"attention_factor": {magnitude:.8f}'[:-3] in lines[0]
+    assert f"'attention_factor': {magnitude:.8f}"[:-3] in lines[0]
     for line in lines[1:3]:
         assert f'"short_mscale": {magnitude:.6g} and "long_mscale": {magnitude:.6g}' in line
     assert not any("mscale" in line for line in Recipe.of(mine, YaRN()).lines(32768))
@@ -618,10 +660,16 @@ def test_advise_reads_the_head_of_a_gguf_file(
     writer.add_rope_freq_base(50_000.0)
     writer.add_embedding_length(32)
     writer.add_head_count(4)
+    writer.add_rope_scaling_orig_ctx_len(POSITIONS // 4)
+    for tensor in ("rope_factors_long.weight", "rope_factors_short.weight"):
+        writer.add_tensor(tensor, np.ones(4, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
     writer.close()
-    assert told(tmp_path / "it.gguf") == (POSITIONS, 50_000.0, 4)
+    assert told(tmp_path / "it.gguf") == (POSITIONS // 4, 50_000.0, 4)
+    found = advise.model_file(tmp_path / "it.gguf")
+    assert (found.rule, found.reaches) == ("longrope", POSITIONS), "as Phi 3 with 128,000"
     (tmp_path / "bad.gguf").write_bytes(b"GGUF")
     assert advise.main([f"model={tmp_path / 'bad.gguf'}", "target=600"]) == 1
     assert "is no GGUF file that says its context length" in capsys.readouterr().err
@@ -702,7 +750,7 @@ def printed_for_transformers(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert advise.main(words) == 0
     lines = capsys.readouterr().out.splitlines()
     [line] = [each for each in lines if "from_pretrained(MODEL" in each]
-    given: dict[str, Any] = json.loads(line.partition("MODEL, **")[2].removesuffix(")"))
+    given: dict[str, Any] = ast.literal_eval(line.partition("MODEL, **")[2].removesuffix(")"))
     return given
 
 

@@ -487,6 +487,21 @@ def test_a_configuration_that_is_nested_without_end_is_one_sentence(
     assert status == 1 and error.splitlines()[-1].startswith(f"posbench: model={deep} cannot be")
 
 
+@pytest.mark.parametrize("name", ["sub/w.safetensors", "adapter_model.bin", "model.safetensors"])
+@pytest.mark.parametrize("block", ["", "text_config"])
+def test_weights_that_a_configuration_names_are_not_read(
+    name: str, block: str, said: Said, folder: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(folder, tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    named = {"transformers_weights": name}
+    config |= {block: named} if block else named
+    (other / "config.json").write_text(json.dumps(config))
+    status, _, error = said(f"model={other}")
+    assert status == 1
+    assert f"names its weights, transformers_weights={name!r}, and weights" in error
+
+
 def test_pickled_weights_and_kernels_are_not_read(said: Said, folder: Path, tmp_path: Path) -> None:
     pickled = shutil.copytree(folder, tmp_path / "pickled")
     (pickled / "model.safetensors").unlink()

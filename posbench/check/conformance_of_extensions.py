@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -45,6 +46,9 @@ HOSTS = ("rope", "learned", "alibi", "nope", "sliding_window", "rope model.loops
 """They offer every handle of posbench, and a window; encodings of the user, tried after them, may
 have more. Each may go on with settings of the model.
 """
+
+ENCODING = re.compile(r"[+~]*encoding[=.@/]")
+"""How a word begins that says something of the host."""
 
 POLICIES = ("none", "fixed", "per test length")
 SIZES = ("protocol=cpu", f"model.head_width={CPU_HEAD}", f"model.num_heads={HEADS}")
@@ -279,13 +283,18 @@ def every_numeric_setting_changes_an_output(subject: ExtendedSubject) -> None:
     """
     if isinstance(subject.asked, ExtensionWrapper):
         raise NotAsked("its settings steer a training or a search")
-    words = [word for word in subject.words if not word.startswith("encoding=partial_rope")]
+    others = [word for word in subject.words if not ENCODING.match(word)]
+    host = [word for word in subject.words if ENCODING.match(word)]
+    words = others if host == ["encoding=partial_rope"] else subject.words
     runs = [setup(*words, *SIZES)]
     if "frequencies" in subject.base.handles:
-        with suppress(IllegalExtension):  # it may need more than frequencies
-            partial = setup(*words, "encoding=partial_rope", *SIZES)
-            partial.model()
-            runs.append(partial)
+        # On a host with few pairs a setting may change nothing, and others show it.
+        plain = [others] if words != others else []
+        for more in (*plain, [*others, "encoding=partial_rope"]):
+            with suppress(IllegalExtension):  # it may need more than frequencies
+                run = setup(*more, *SIZES)
+                run.model()
+                runs.append(run)
     node: Any = OmegaConf.to_container(runs[0].composed.extension, resolve=False)
 
     def changed(runs: list[Setup]) -> list[Outputs]:

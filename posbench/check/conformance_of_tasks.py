@@ -177,7 +177,7 @@ def chance_is_as_declared(asked: ChosenTask) -> None:
         right = ((batch.tokens[:-1] == batch.tokens[1:]) | ~batch.answer[1:]).all(1)[comparable]
         found, error = right.mean(), 4 * np.sqrt(max(chance, 1 / SAMPLES) / len(right))
         require(
-            found <= 2 * chance + error and found >= chance / 2 - error,
+            found <= min(2 * chance, (1 + chance) / 2) + error and found >= chance / 2 - error,
             f"chance({n}) is {chance:.3g}, and the answer of another sample is right in "
             f"{found:.3g} of the cases: declare what guessing gets right",
         )

@@ -104,10 +104,10 @@ class Inside:
         `sd`          the standard deviation of the logits of the keys that are seen
         `without`     the score of the model if the head finds nothing
 
-    `lengths` has one line a length: `score` of the whole model on the same sequences, `farthest`,
-    the largest distance that the method asks the model to understand, and `unseen_phases`, the
-    share of rotary pairs that turn further than in training and have not completed a turn there
-    (NaN for other encodings).
+    `lengths` has one line a length: `score` of the whole model on the same sequences, `chance`,
+    that of guessing, `farthest`, the largest distance that the method asks the model to understand,
+    and `unseen_phases`, the share of rotary pairs that turn further than in training and have not
+    completed a turn there (NaN for other encodings).
     """
 
     heads: pd.DataFrame
@@ -146,6 +146,7 @@ def inside(
             {
                 "multiple": multiple,
                 "score": _score(tests, model, extended, batches),
+                "chance": tests.task.chance(n),
                 "farthest": far,
                 "unseen_phases": unseen_phases(
                     model.encodings, stack, tests.spans(model, n)[0], far + 1

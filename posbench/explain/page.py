@@ -28,18 +28,22 @@ from posbench.showing.figures import (
 )
 from posbench.showing.pages import Block, Chapter, Items, Page, Picture
 from posbench.showing.table import NOTHING, Line, Markdown, Table, code, number
+from posbench.statistics.measures import corrected, corrected_lines
 
 # -- sentences say what changes between the training length and a longer one -----------------------
 
 STOPPED = 0.5
-"""Below this share of its score at 1x we say that a method has stopped."""
+"""Below this share of its score at 1x, both corrected for chance, a method has stopped."""
 
 
 def stops_at(inside: Inside) -> float:
-    """The first of the lengths at which less than half of the score at 1x is left, or the last."""
-    scores = inside.lengths["score"]
-    lost = scores.index[scores < STOPPED * scores.iloc[0]]
-    return float(lost[0] if len(lost) else scores.index[-1])
+    """The first of the lengths at which less than half of the score at 1x is left, beyond what
+    guessing gives, or the last.
+    """
+    lengths = inside.lengths
+    scores = corrected_lines(lengths)
+    lost = lengths.index[scores < STOPPED * scores[0]]
+    return float(lost[0] if len(lost) else lengths.index[-1])
 
 
 def reader(inside: Inside) -> tuple[int, int]:
@@ -63,7 +67,7 @@ def sentences(inside: Inside) -> Iterator[str]:
     )
     if far == near:
         return
-    if scores[near] < STOPPED:
+    if corrected_lines(inside.lengths)[0] < STOPPED:
         yield "It has not learned its task at the training length: longer ones tell little."
     layer, head = reader(inside)
     named = f"layer {layer + 1}, head {head + 1}"
@@ -245,8 +249,10 @@ def measured_on(explained: Explanation) -> str:
 def kept(explained: Explanation) -> str:
     """Where a method stops, in a sentence."""
     known = [row for row in explained.rows if row.multiple >= 1] or explained.rows
-    scores = {row.multiple: row.score for row in known}
+    scores = {row.multiple: float(corrected(row.score, row.chance)) for row in known}
     first, last = min(scores), max(scores)
+    if scores[first] < STOPPED:
+        return f"{explained.label} has not learned the task: it has less than half of it at 1x."
     lost = [at for at in sorted(scores) if scores[at] < STOPPED * scores[first]]
     if lost:
         return f"{explained.label} has lost more than half of its score at {lost[0]:g}x."

@@ -230,8 +230,19 @@ def refuse_unknown_rules(folder: Path) -> None:
 
 def refuse_pickles(folder: Path) -> None:
     """ConfigError where the weights of a folder are pickled, as to read them may run code, or where
-    its index names files elsewhere.
+    its index or its config.json names files elsewhere: no hash would count them.
     """
+    places: list[Any] = [_mapping(folder / "config.json")]
+    while places:
+        if not isinstance(place := places.pop(), dict):
+            continue
+        if (named := place.get("transformers_weights")) is not None:
+            raise ConfigError(
+                f"config.json in {folder} names its weights, transformers_weights={named!r:.80}, "
+                "and weights are read from the safetensors beside it alone: take that line out, or "
+                "save the model again with save_pretrained"
+            )
+        places += place.values()
     for index in folder.glob("*.safetensors.index.json"):
         named = _mapping(index).get("weight_map")
         for name in sorted(set(map(str, named.values()))) if isinstance(named, dict) else []:

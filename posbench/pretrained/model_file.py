@@ -17,8 +17,8 @@ from posbench.pretrained.refusal import as_one_line
 from posbench.pretrained.rope_settings import LARGEST, ORIGINAL, kind_of, taken
 from posbench.pretrained.servers import FULL
 
-WIDTHS = ("qk_rope_head_dim", "head_dim", "kv_channels", "attention_head_dim")
-"""Names of the width of a head, or of its part that turns."""
+WIDTHS = ("qk_rope_head_dim", "head_dim", "attention_head_dim", "kv_channels")
+"""Names of the width of a head, or of its part that turns. Zamba 2 has half of it in the last."""
 MOST_CHANNELS = 10_000
 TEXT = "text_config"
 """The block of the text in a config.json."""
@@ -161,8 +161,12 @@ def _of_gguf(file: Path) -> ModelFile:
                 found.get("attention.head_count") or 1, 1
             )
         rule = str(found.get("rope.scaling.type") or "none")
-        if any(each.name == "rope_freqs.weight" for each in reader.tensors):
-            rule = "llama3"  # whose divisors are in it
+        # Divisors are no settings there, but tensors.
+        tensors = {each.name for each in reader.tensors}
+        if "rope_freqs.weight" in tensors:
+            rule = "llama3"
+        elif "rope_factors_long.weight" in tensors:
+            rule = "longrope"
         window = int(found.get("attention.sliding_window") or 0)
         return ModelFile(
             int(positions),

@@ -167,10 +167,10 @@ class Problems:
 
     def served(self, rule: str) -> tuple[float, int]:
         """The positions that a factor has to make at least, and at most; 0 for no limit."""
-        if self.asked:
-            return self.asked, self.asked
         if rule == "llama3":  # Llama 3.1 has a factor of 8 for 16 times its length
-            return self.configured / 2, 0
+            return (self.asked or self.configured) / 2, 0
+        if self.asked:  # a model may be served at less than what its own factor is for
+            return self.asked, self.asked if self.settings.rope_parameters else 0
         lengthened = self.configured > LENGTHENED * self.trained
         return self.configured, self.configured if lengthened and rule == "yarn" else 0
 

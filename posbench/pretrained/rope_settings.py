@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -38,6 +39,14 @@ NEEDED = {
 KEPT = ("partial_rotary_factor", "llama_4_scaling_beta", "mrope_section", "mrope_interleaved")
 """What some models read there besides, whatever the rule."""
 ALWAYS_READ = ("rope_type", "type", "rope_theta", *KEPT)
+
+POSITIVE = ("factor", "original_max_position_embeddings")
+NUMBERS = (
+    *("rope_theta", "partial_rotary_factor", "attention_factor", "beta_fast", "beta_slow"),
+    *("mscale", "mscale_all_dim", "low_freq_factor", "high_freq_factor"),
+)
+LISTS = ("short_factor", "long_factor")
+"""What kind of value a setting has; without one it may be null."""
 
 HELP = "posbench pretrained verify --help"
 LARGEST = 10_000_000
@@ -181,8 +190,9 @@ def meant(name: str, each: Mapping[str, Any]) -> str | None:
 
 
 def refuse_lacking(given: Mapping[str, Any]) -> None:
-    """ConfigError for a rule without a setting that it needs."""
+    """ConfigError for a rule without a setting that it needs, or with a value that none can be."""
     for each in each_rule(given):
+        _refuse_impossible(each)
         kind = kind_of(each)
         lacking = [name for name in NEEDED.get(kind, ()) if name not in each]
         for name in lacking:
@@ -195,6 +205,23 @@ def refuse_lacking(given: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"rope_parameters have no {name}, which rope_type {kind} needs: {hint}"
             )
+
+
+def _refuse_impossible(each: Mapping[str, Any]) -> None:
+    def is_number(value: Any) -> bool:
+        return (
+            isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        )
+
+    for name, value in each.items():
+        if value is None:
+            continue
+        if name in POSITIVE and not (is_number(value) and value > 0):
+            raise ConfigError(f"{name} in rope_parameters is a number above 0, got {value!r:.40}")
+        if name in NUMBERS and not is_number(value):
+            raise ConfigError(f"{name} in rope_parameters is a number, got {value!r:.40}")
+        if name in LISTS and not (isinstance(value, list) and all(map(is_number, value))):
+            raise ConfigError(f"{name} in rope_parameters is a list of numbers, got {value!r:.40}")
 
 
 def refuse_incomplete(config: Any, given: Mapping[str, Any]) -> None:

@@ -221,8 +221,9 @@ class Recipe:
         else:
             given = {"max_position_embeddings": target, "rope_parameters": self.parameters}
             given |= self.beside
-            shown = json.dumps({self.inside: given} if self.inside else given)
-            yield f"transformers: from_pretrained(MODEL, **{shown})"
+            given = {self.inside: given} if self.inside else given
+            shown = json.dumps(given)
+            yield f"transformers: from_pretrained(MODEL, **{given!r})"  # Python, and no JSON
             # Lists of divisors would be three pages.
             again = f"'{shown}'" if len(shown) < LONG else "'{...}', as for transformers"
             again += in_place_of_the_factor(self.parameters)

@@ -101,6 +101,16 @@ class Claim(BaseModel):
         if self.experiments and self.tasks:
             raise ValueError("experiments have tasks of their own: leave out tasks")
         own, over = self.experiments or [], self.over_experiments or []
+        for name in ("encodings", "tasks", "experiments"):
+            values = getattr(self, name) or []
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} names one of them twice, which counts its pairs twice")
+        sides = [side for side in (self.of, self.over) if isinstance(side, Side)]
+        if len(self.encodings) > 1 and all(side.encoding for side in sides):
+            raise ValueError(
+                "every side names its own encoding, and would count once for each of encodings: "
+                "leave that out"
+            )
         if over and len(over) != len(own):
             raise ValueError(
                 f"over_experiments must be as many as experiments, {len(own)}, got {len(over)}"

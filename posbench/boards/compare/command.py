@@ -166,6 +166,14 @@ def _records_of(board: str) -> Path:
     return Path("results", board, "records")
 
 
+def _published_of(board: Board) -> Path:
+    """The folder with the records of a board, or with those of the main one, which are always
+    there.
+    """
+    own = _records_of(board.name)
+    return own.parent if own.is_dir() else published()
+
+
 def _trained(
     mine: RowSubject, board: Board, tasks: Sequence[str], seeds: Sequence[int]
 ) -> list[str]:
@@ -188,8 +196,7 @@ def _compare(
             f"board {board.name} runs experiments, and a row is compared on tasks: choose a board "
             "that has them, as --board main"
         )
-    own_records = _records_of(board.name)
-    against = chosen.against or (own_records.parent if own_records.is_dir() else published())
+    against = chosen.against or _published_of(board)
     found = files.records(against)
     if not found:
         raise PosbenchError(
@@ -249,7 +256,7 @@ def _compare_rows(
 ) -> tuple[int, pd.DataFrame]:
     """The rows of a board on a task of the user."""
     mistakes.check([f"task={mine.task}", *mine.settings], [mine.folder])
-    against = chosen.against or published()
+    against = chosen.against or _published_of(board)
     results_dir = Path(compose(*mine.settings).content["results_dir"])
     command = [] if chosen.no_training else mine.command
     again = _again(chosen)

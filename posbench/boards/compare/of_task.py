@@ -74,11 +74,22 @@ class TaskSubject:
         asked = {word.key: word.values([folder]) for word in others if word.key in LISTED}
         rest = [word for word in others if word.key not in LISTED]
         refuse_several(rest, "all rows have the same settings")
+        for word in rest:
+            if word.key in ("encoding", "extension"):
+                raise PosbenchError(
+                    f"{word.text}: all rows would have it, so leave it out: method=NAME,NAME names "
+                    "the rows that are compared"
+                )
+        rows = some_of("method", asked.get("method", board.references), names("method", [folder]))
+        if len(rows) < 2:
+            named = f"{', '.join(rows)} alone is" if rows else "no row is"
+            raise PosbenchError(
+                f"{named} to be trained on {task}, and two are the least that can be compared: "
+                "name more with method=NAME,NAME"
+            )
         return cls(
             task,
-            tuple(
-                some_of("method", asked.get("method", board.references), names("method", [folder]))
-            ),
+            tuple(rows),
             offered_seeds(board, asked.get("seed"), 1 if quick else USUAL_SEEDS),
             one_protocol(asked, board),
             tuple(word.text for word in rest if not word.key.startswith("hydra")),
@@ -146,7 +157,9 @@ class TaskStanding:
         summary = pd.DataFrame.from_dict(lines, orient="index")
         summary = summary.sort_values("reaches", ascending=False, kind="stable")
         known = _published(published, board, own[0].protocol.hash).reindex(summary.index).dropna()
-        agreement = rank_correlation(known, summary["reaches"].reindex(known.index))
+        reaches = summary["reaches"].reindex(known.index).dropna()  # what has learned it
+        known = known.reindex(reaches.index)
+        agreement = rank_correlation(known, reaches)
         return cls(task, summary, known, agreement)
 
 
@@ -192,8 +205,8 @@ def sentences(found: TaskStanding, board: Board) -> Iterator[str]:
             f"It separates rows: the interval of {some.index[0]} is above "
             f"{agreeing(len(below), 'that', 'those')} of {', '.join(below)}."
         )
-    elif some["low"].notna().sum() < 2:
-        yield "Without intervals it does not show these rows to differ."
+    elif math.isnan(best["low"]) or some["low"].notna().sum() < 2:
+        yield "Without intervals it does not show these rows to differ: run more seeds."
     else:
         yield "Seeds vary so much that it does not show these rows to differ: run more of them."
     if len(found.known) >= FEW and not math.isnan(found.agreement):
