@@ -173,6 +173,11 @@ def _arguments(written: Sequence[str]) -> argparse.Namespace:
     given, unknown = parser.parse_known_intermixed_args(list(written))
     if unknown:
         raise ConfigError(_meant(unknown[0], written))
+    if (several := sum(each.partition("=")[0] in FOLDER for each in written)) > 1:
+        raise ConfigError(
+            f"{several} folders are given with --config-dir, and a run reads one: put your files "
+            "into one folder"
+        )
     words = list(given.overrides)
     options = [each for each in written if each not in words]
     sys.argv[1:] = [*_without_folder(options), *words]

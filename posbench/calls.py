@@ -138,8 +138,10 @@ def run(
         with hydra_of_its_own(*own):
             asked = request(given, own)
             several = len(asked.runs) > 1 or asked.board is not None
-            if several or "plan_only=true" in given:
-                return _sweep(asked, plan_only="plan_only=true" in given)
+            read = map(Word.of, given)
+            plan_only = any(w.key == "plan_only" and w.override.value() is True for w in read)
+            if several or plan_only:
+                return _sweep(asked, plan_only=plan_only)
             composed = compose(*asked.runs[0])
             from posbench.core.settings import checked  # and with it torch
 
@@ -403,6 +405,7 @@ def _folders(config_dir: str | Path | None) -> list[Path]:
 @contextlib.contextmanager
 def _sentences(words: Sequence[str], own: Sequence[Path]) -> Iterator[None]:
     """Whatever the user can put right is raised as one sentence, which a notebook shows alone."""
+    blame.forget()  # an earlier call
     try:
         yield
     except BROKEN as error:

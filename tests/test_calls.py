@@ -240,6 +240,17 @@ def test_a_pair_that_cannot_be_is_a_warning_beside_those_that_can(
         )
 
 
+@pytest.mark.parametrize("word", ["plan_only=true", "plan_only=True"])
+def test_a_plan_that_is_asked_for_by_a_word_makes_nothing(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(posbench.calls, "carry_out", lambda *_: pytest.fail("it was made"))
+    for seeds in (0, [0, 1]):
+        posbench.run(word, method="rope", task="copy", seed=seeds, protocol="smoke", progress=False)
+    assert not list(tmp_path.rglob("*.json"))
+
+
 def test_what_only_the_command_line_has_is_refused() -> None:
     with pytest.raises(ConfigError, match="hydra/launcher=joblib is for the command line"):
         posbench.run("hydra/launcher=joblib", method=["rope", "alibi"])

@@ -156,6 +156,11 @@ MISTAKES = [  # the command, what the answer names of it, and what would do
     ("method=rope_ntk extension.scale=0.5", "0.5", "at least 1"),
     ("method=rope_ntk extension.scale=four", "'four'", "a number or null"),
     ("results_dir=/proc/nowhere", "/proc/nowhere", "name another folder"),
+    ("results_dir=2024", "results_dir=2024", "write ./ before a name"),
+    ("-m results_dir=null seed=0,1", "results_dir=null", "write ./ before a name"),
+    ("results_dir=out/${seed}", "results_dir=out/${seed}", "write the name itself"),
+    ("encoding.base=100000000000000000000", "encoding.base", "as 1e20"),
+    ("--config-dir a --config-dir b encoding=x", "2 folders", "put your files into one"),
     ("--config-dir nowhere encoding=x", "nowhere", "a folder: give one"),
 ]
 

@@ -300,6 +300,16 @@ def test_two_rows_without_a_common_seed_that_either_learned_have_no_difference()
         results.compare(table, "p", "q")
 
 
+def test_runs_of_two_contents_have_no_common_mean_and_draws_are_bounded() -> None:
+    table = random_runs(rows=2).assign(method_hash="a", task_hash="b")
+    for call in (results.summarise, lambda each: results.compare(each, "r0", "r1")):
+        with pytest.raises(PosbenchError, match="r1 has runs of method_hash c and d, which have"):
+            call(table.assign(method_hash=np.where(table["row"] == "r0", "a", ["c", "d"] * 30)))
+        call(table.assign(method_hash=table["row"]))
+    with pytest.raises(PosbenchError, match="draws must be at most 1,000,000, got 1,000,000,000"):
+        results.compare(table, "r0", "r1", draws=10**9)
+
+
 def test_a_number_is_no_area_above_1() -> None:
     """The model puts p at 1 + (.2 + .8) / 2 - .2: it has all of the task that is hard for q."""
     table = runs({"p": {"hard": [1.0]}, "q": {"hard": [0.2], "easy": [0.8]}})

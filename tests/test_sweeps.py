@@ -180,6 +180,11 @@ def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
         (("method=rope", "++results_dir=a,b"), "results_dir=a,b: a sweep has one folder"),
         (("method=rope", "seed=range(3,3)"), "seed lists no value, so there is nothing to run"),
         (("board=main", "seed=range(0)"), "seed lists no value, so there is nothing to run"),
+        (
+            ("board=main", "method=rope,ropee"),
+            "method=ropee is not on board main: did you",
+        ),
+        (("board=main", "seed=10,99"), "seed=99 is not on board main"),
         (("seed=range(99999999999)",), "seed=range(99999999999) lists more than 1,000,000 values"),
         (("seed=range(2000)", "training.steps=range(2000)"), "these words list 4,000,000 runs"),
     ],

@@ -50,6 +50,8 @@ def check(words: Sequence[str], own: Sequence[Path] = ()) -> None:
             raise ConfigError(f"{word} has no key: write key=value")
         if group == "seed":
             _refuse_seeds(override)
+        if group == "results_dir" and not override.is_sweep_override():
+            _refuse_no_folder(word, override)
         if group not in folders.GROUPS:
             continue
         if override.is_delete() and group in OPTIONAL:
@@ -149,6 +151,21 @@ def _refuse_both(words: Sequence[Word], own: Sequence[Path]) -> None:
                     f"chooses another: leave one of the two out, or write encoding="
                     f"{has.get('encoding', 'NAME')} extension={others[0]}"
                 )
+
+
+def _refuse_no_folder(word: str, override: Override) -> None:
+    """Its name is taken as it is written, before Hydra resolves anything."""
+    folder = override.value()
+    if not isinstance(folder, str):
+        raise ConfigError(
+            f"{word}: Hydra reads this as no text, and a folder is one: write ./ before a name, as "
+            "results_dir=./2024, or leave it out"
+        )
+    if "${" in folder:
+        raise ConfigError(
+            f"{word}: the name of a folder is taken as it is, and ${{...}} in it is not replaced: "
+            "write the name itself"
+        )
 
 
 def check_settings(path: Path, group: str) -> None:

@@ -13,14 +13,20 @@ from posbench.base.errors import ConfigError
 
 WHOLE = 2**53
 """Beyond it a float need not be the integer that it looks like."""
+LARGEST = 2**63
 WITHOUT_ORDER = (("evaluation", "multiples"), ("training", "learning_rate"))
 """Lists that say the same in any order: each length is tested, each rate is tried."""
 
 
 def refuse_unbounded(content: Any, place: str = "") -> None:
-    """ConfigError names the first number of a configuration that is infinite or none."""
+    """ConfigError names the first number of a configuration that is infinite, none or too large."""
     if isinstance(content, float) and not math.isfinite(content):
         raise ConfigError(f"{place} must be a finite number, got {content}")
+    if isinstance(content, int) and abs(content) >= LARGEST:
+        raise ConfigError(
+            f"{place} is a whole number of 2^63 or more, which torch cannot take: write it with an "
+            "exponent, as 1e20"
+        )
     items = content.items() if isinstance(content, Mapping) else ()
     for key, value in enumerate(content) if isinstance(content, list | tuple) else items:
         refuse_unbounded(value, f"{place}.{key}" if place else str(key))

@@ -26,6 +26,10 @@ OF_LENGTHS = frozenset({"score", "multiple", "test_length", "chance"})
 """Columns by which a table has a line for each test length, and not for each run."""
 ENOUGH = 2 / 3
 """The share of the tasks that a row must have learned to have a place among the others."""
+CONTENT_OF = {"protocol": "protocol_hash", "task": "task_hash", "row": "method_hash"}
+"""Columns of names, and those of the hashes of what the names mean."""
+MOST_DRAWS = 1_000_000
+"""Of the bootstrap: they are kept in memory."""
 COMMON = "learned by both"
 """The line of a comparison that is over tasks."""
 
@@ -256,6 +260,7 @@ def of_board(
             f"runs of protocols {', '.join(found)} have no mean in common: keep those of one, such "
             f"as table[table['protocol'] == '{found[0]}']"
         )
+    _refuse_other_contents(runs)
     if board is not None and "task" in runs:
         _refuse_unknown_tasks(runs, board)
         runs = runs[runs["task"].isin(list(board))]
@@ -265,7 +270,23 @@ def of_board(
     return runs if "learned" in runs else runs.assign(learned=True)
 
 
+def _refuse_other_contents(runs: pd.DataFrame) -> None:
+    """PosbenchError where one name means two things, as after a change of a default."""
+    for name, content in CONTENT_OF.items():
+        if not {name, content} <= {*runs}:
+            continue
+        several = runs.groupby(name, observed=True)[content].nunique(dropna=False) > 1
+        for named in several.index[several][:1]:
+            found = " and ".join(map(str, runs.loc[runs[name] == named, content].unique()))
+            raise PosbenchError(
+                f"{named} has runs of {content} {found}, which have no common mean: keep those of "
+                "one"
+            )
+
+
 def _refuse_draws(draws: int, seed: int) -> None:
+    if isinstance(draws, int) and draws > MOST_DRAWS:
+        raise PosbenchError(f"draws must be at most {MOST_DRAWS:,}, got {draws:,}")
     for name, value, least in (("draws", draws, 1), ("seed", seed, 0)):
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not whole or value < least:

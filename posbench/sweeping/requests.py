@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def request(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
 
     PosbenchError if there is none.
     """
-    read = map(Word.of, arguments)
+    read = [Word.of(text) for text in arguments]
     listed = {word.override.get_key_element(): _values(word, folders) for word in read}
     for key, values in listed.items():
         if key.lstrip("+") == "results_dir" and len(values) > 1:
@@ -72,7 +72,9 @@ def request(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
     if (empty := next((key for key, values in listed.items() if not values), None)) is not None:
         raise ConfigError(f"{empty} lists no value, so there is nothing to run: give it one")
     if names:
-        return _of_board(definition.load(names[0], folders), listed)
+        # Of a pattern or a range it is known that some is not there; of a name that is a mistake.
+        spelt = {word.key for word in read if word.override.is_choice_sweep()}
+        return _of_board(definition.load(names[0], folders), listed, spelt)
     if (count := math.prod(map(len, listed.values()))) > MOST:
         raise ConfigError(f"these words list {count:,} runs, and {MOST:,} are the most: name fewer")
     runs = [
@@ -90,7 +92,7 @@ def _values(word: Word, folders: Sequence[Path]) -> list[str]:
     return word.values(folders)
 
 
-def _of_board(board: Board, listed: Listed) -> Request:
+def _of_board(board: Board, listed: Listed, spelt: Container[str] = ()) -> Request:
     """The runs of a board: seeds outermost, so that it is balanced whenever one looks, then tasks.
 
     Rows that share a training follow each other.
@@ -121,6 +123,10 @@ def _of_board(board: Board, listed: Listed) -> Request:
                 if words not in parts:
                     parts[words] = part
                     found.append(((seed, order.get(on.get("task", ""), 0), place, row), words))
+    for key in CHOSEN[2:]:
+        for value in listed.get(key, []) if key in spelt else ():
+            if not any(each.get(key) == value for each in known):
+                raise PosbenchError(_nothing(board, known, {key: [value]}))
     if not found:
         raise PosbenchError(_nothing(board, known, listed))
     return Request([words for _, words in sorted(found)], board, parts)
