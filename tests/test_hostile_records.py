@@ -453,7 +453,8 @@ def test_half_a_character_is_refused_wherever_it_is(tmp_path: Path) -> None:
 def test_a_run_whose_name_no_record_can_hold_is_refused_before_it_begins() -> None:
     with composing():
         for words, said in (
-            ((f"encoding.base={'1' * 300}",), "has 314 characters"),
+            ((f"+encoding.note={'a' * 300}",), "has 314 characters"),
+            ((f"encoding.base={'1' * 300}",), r"encoding\.base is a whole number of 2\^63 or more"),
             (("+encoding.note='a\x1bb'",), "cannot be printed"),
         ):
             with pytest.raises(ConfigError, match=said):
