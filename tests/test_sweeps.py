@@ -856,29 +856,49 @@ def test_a_run_is_not_blamed_for_a_death_that_took_its_worker_along(
     assert any("t5 on copy" in line and "its worker died 4 times" in line for line in said)
 
 
-@pytest.mark.slow
-@pytest.mark.fault("another sweep that makes one of the runs")
-def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path) -> None:
-    it = RunSpec.of(
-        compose("protocol=smoke", "task=copy", "method=rope", f"results_dir={tmp_path}")
-    )
+WAITS = "Others are making 1 of these runs; waiting for them."
+
+
+def swept_beside(
+    it: RunSpec,
+    held: contextlib.AbstractContextManager[object],
+    make: Callable[[RunSpec], None] = lambda _: None,
+) -> list[str]:
+    """The lines of a sweep of rope and alibi, while another process holds what `it`, one of the
+    two, needs, until the sweep waits for it, and then makes it.
+    """
     begun, said = threading.Event(), list[str]()
-    waits = "Others are making 1 of these runs; waiting for them."
 
     def other() -> None:
         deadline = time.monotonic() + 120
-        with claim_on(it):
+        with held:
             begun.set()
-            while waits not in said and time.monotonic() < deadline:
+            while WAITS not in said and time.monotonic() < deadline:
                 time.sleep(0.1)
-            train_and_record(it, Console(io.StringIO()))
+            make(it)
 
     thread = threading.Thread(target=other)
     thread.start()
     begun.wait()
-    swept(tmp_path, Launcher(), "task=copy", "method=rope,alibi", said=said)
+    swept(it.results_dir, Launcher(), "task=copy", "method=rope,alibi", said=said)
     thread.join()
-    assert waits in said
+    return said
+
+
+def rope_on_copy(folder: Path) -> RunSpec:
+    return RunSpec.of(
+        compose("protocol=smoke", "task=copy", "method=rope", f"results_dir={folder}")
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.fault("another sweep that makes one of the runs")
+def test_a_run_that_another_sweep_makes_is_waited_for(mine: Path, tmp_path: Path) -> None:
+    it = rope_on_copy(tmp_path)
+    said = swept_beside(
+        it, claim_on(it), lambda spec: train_and_record(spec, Console(io.StringIO()))
+    )
+    assert WAITS in said
     assert any("rope on copy" in line and line.endswith(": was complete") for line in said)
     assert len(list(tmp_path.glob("records/**/*.json"))) == 2, "nothing was made twice"
 
@@ -913,27 +933,11 @@ def test_a_run_whose_training_another_process_makes_is_left_until_later(
 def test_a_sweep_makes_other_runs_while_another_process_makes_a_training(
     mine: Path, tmp_path: Path
 ) -> None:
-    it = RunSpec.of(
-        compose("protocol=smoke", "task=copy", "method=rope", f"results_dir={tmp_path}")
-    )
-    begun, said = threading.Event(), list[str]()
-    waits = "Others are making 1 of these runs; waiting for them."
-
-    def other() -> None:
-        deadline = time.monotonic() + 120
-        with training(it):
-            begun.set()
-            while waits not in said and time.monotonic() < deadline:
-                time.sleep(0.1)
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    begun.wait()
-    swept(tmp_path, Launcher(), "task=copy", "method=rope,alibi", said=said)
-    thread.join()
+    it = rope_on_copy(tmp_path)
+    said = swept_beside(it, training(it))
     ends = [line for line in said if line.startswith("[")]
     assert "alibi on copy" in ends[0] and "rope on copy" in ends[1] and len(ends) == 2
-    assert said.index(ends[0]) < said.index(waits) < said.index(ends[1])
+    assert said.index(ends[0]) < said.index(WAITS) < said.index(ends[1])
     assert "1 run is left; launching again." in said
 
 

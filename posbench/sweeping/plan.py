@@ -137,9 +137,12 @@ class SweepPlan:
         """What is asked for, and what needs nothing more."""
         runs, board = self.runs, self.request.board
         # Where it is asked for, what is there is made again for each run.
-        each = [*runs, *self.complete]
-        forced = [run for run in each if run.spec.composed.content["force"]]
-        trainings = len({run.training for run in each if run not in forced}) + len(forced)
+        trainings = len(
+            {
+                (run.training, run.spec.composed.content["force"] and run.spec.key)
+                for run in [*runs, *self.complete]
+            }
+        )
         named = f"Board {board.name}, definition {board.hash[:8]}: " if board else "Sweep: "
         requested = counted(self.requested, "run")
         yield f"{named}{requested} on {counted(trainings, 'training')}."
