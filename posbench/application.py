@@ -82,9 +82,13 @@ def carry_out(composed: Composition) -> None:
     from posbench.sweeping.requests import OF_A_BOARD
     from posbench.sweeping.working import work
 
-    if job := composed.content["job"]["runs"]:
-        work(job, composed.content["job"]["sweep"])
-        return
+    match composed.content["job"]:
+        case {"sweep": str(sweep), "runs": [*runs]}:
+            if runs:
+                work(runs, sweep)
+                return
+        case job:
+            raise ConfigError(f"job is filled in by a sweep, got {job!r}: leave it out")
     # In the order of their cost: wrong settings are refused before torch is imported.
     cfg = composed.cfg()
     if checked(cfg).plan_only:

@@ -41,7 +41,7 @@ from posbench.config.modules import imported_anew
 from posbench.config.options import BROKEN
 from posbench.config.own_class import OwnClass, plain
 from posbench.config.provenance import known_hash
-from posbench.config.words import Word
+from posbench.config.words import MOST, Word, quoted, readable
 from posbench.records import tables
 from posbench.results import load, summarise
 from posbench.running.run_spec import RunSpec
@@ -283,6 +283,11 @@ def compare(
 
     with _sentences([], []):
         _refuse_object(subject, "compare")
+        for name, flag in ("quick", quick), ("whole", whole), ("train", train):
+            _refuse_other(name, flag, bool, "True or False")
+        _refuse_other("board", board, str | None, 'the name of a board, as "encodings"')
+        _refuse_other("than", than, str | None, 'the name of a row, as "rope"')
+        _refuse_other("against", against, str | Path | None, "a folder of records")
         more = [*map(_word, words), *written(settings)]
         if isinstance(subject, type):
             found = OwnClass(subject)
@@ -327,6 +332,11 @@ def written(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
                 raise ConfigError(
                     f"{prefix}{key} is an empty list: give it a value, or leave it out"
                 )
+            if len(value) > MOST:
+                raise ConfigError(
+                    f"{prefix}{key} has {len(value):,} values, and a word may have {MOST:,}: name "
+                    "fewer"
+                )
             yield f"{prefix}{key}={','.join(map(_value, value))}"
         else:
             yield f"{prefix}{key}={_value(value)}"
@@ -344,7 +354,7 @@ def _value(value: Any) -> str:
             f"{what} is an object, and settings are names and numbers: give its name as a text, as "
             'method="rope"; a class of yours goes to posbench.check and posbench.compare'
         )
-    return str(value)
+    return quoted(str(value)) if isinstance(value, Path) else readable(str(value))
 
 
 def _word(word: Any) -> str:
@@ -369,6 +379,12 @@ def _refuse_object(subject: Any, name: str) -> None:
             f"posbench.{name} takes a class of yours, the path of a YAML or a word such as "
             f'"encoding=rope", got {what}: give the class itself, or the name as a word'
         )
+
+
+def _refuse_other(name: str, value: Any, kind: Any, what: str) -> None:
+    """ConfigError for an argument of another kind, or an empty text."""
+    if not isinstance(value, kind) or value == "":
+        raise ConfigError(f"{name} is {what}, got {value!r}: give that, or leave it out")
 
 
 @contextlib.contextmanager
@@ -397,8 +413,7 @@ def _folders_around(subject: Any) -> list[Path]:
 
 
 def _folders(config_dir: str | Path | None) -> list[Path]:
-    if not isinstance(config_dir, str | Path | None):
-        raise ConfigError(f"config_dir is a folder like conf/, got {config_dir!r}: give its path")
+    _refuse_other("config_dir", config_dir, str | Path | None, "a folder like conf/")
     return [] if config_dir is None else [Path(config_dir)]
 
 

@@ -134,12 +134,15 @@ def evaluate(
 ) -> pd.DataFrame:
     """A line for each task, extension and length, over `texts` times `questions` samples.
 
-    Columns: task, extension, multiple, tokens, samples, score (share of answers that greedy
-    decoding gives), low and high (its 95 percent interval over samples) and log_likelihood (nats
-    per token of the answer). Lengths are multiples of the trained one. Nothing is written.
+    Columns: task, extension (with its settings where a name is given twice), multiple, tokens,
+    samples, score (share of answers that greedy decoding gives), low and high (its 95 percent
+    interval over samples) and log_likelihood (nats per token of the answer). Lengths are multiples
+    of the trained one. Nothing is written.
     CannotMount names an extension that changes nothing in this model.
     """
     chosen = [unbound(each) for each in _items("extensions", extensions, str, UnboundExtension)]
+    names = [each.name for each in chosen]
+    labels = [name if names.count(name) == 1 else repr(chosen[i]) for i, name in enumerate(names)]
     named = _items("tasks", tasks, str)
     multiples = sorted({_multiple(each) for each in _items("lengths", lengths, int, float)})
     texts, questions = count("texts", texts), count("questions", questions)
@@ -157,7 +160,7 @@ def evaluate(
         for task in named:
             asking = Answering(task, TASKS[task], given, questions)
             for multiple, tokens in tokens_at.items():
-                for each in chosen:
+                for each, label in zip(chosen, labels, strict=True):
                     found: list[Any] = [
                         one
                         for text in range(texts)
@@ -168,7 +171,7 @@ def evaluate(
                     rows.append(
                         {
                             "task": task,
-                            "extension": each.name,
+                            "extension": label,
                             "multiple": multiple,
                             "tokens": tokens,
                             "samples": len(found),

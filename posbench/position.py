@@ -192,6 +192,11 @@ class Position(nn.Module):
             ConfigError: if the encoding asks for ids, or has no room for n positions
         """
         n, batch = count("n", n), count("batch", batch)
+        if not isinstance(generator, torch.Generator | None):
+            raise ConfigError(
+                f"generator is a torch.Generator or None, got {generator!r}: for several "
+                "sequences give batch=..."
+            )
         if ids is None and self.encoding.ids != "index":
             raise ConfigError(
                 f"{self._name} takes ids of the kind {self.encoding.ids!r} that a task supplies, "

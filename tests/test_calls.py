@@ -26,8 +26,10 @@ from posbench.base.errors import ConfigError, PosbenchError
 from posbench.calls import written
 from posbench.check import command, conformance
 from posbench.config.folders import own_names
+from posbench.config.record_command import Command
 from posbench.encodings.rope import RoPE
 from posbench.position import Sizes
+from posbench.records import files
 from posbench.running.console import Console
 
 TIMES = ("cpu_seconds", "gpu_seconds", "wall_seconds")
@@ -211,6 +213,12 @@ def test_a_mistake_is_one_sentence(words: list[str], said: str) -> None:
         (lambda: posbench.check(pd.DataFrame()), "posbench.results.compare(table, a, b)"),
         (lambda: posbench.compare(pd.DataFrame()), "posbench.results.compare(table, a, b)"),
         (lambda: posbench.compare("method=rope", quick=True, whole=True), "quick=True and whole="),
+        (lambda: posbench.compare("method=rope", quick="no"), "quick is True or False, got 'no'"),
+        (lambda: posbench.compare("method=rope", train=1), "train is True or False, got 1"),
+        (lambda: posbench.compare("method=rope", board=3), "board is the name of a board, as"),
+        (lambda: posbench.compare("method=rope", than=3), "than is the name of a row, as"),
+        (lambda: posbench.compare("method=rope", against=""), "against is a folder of records"),
+        (lambda: posbench.run(**SMALL, seed=range(10**7)), "seed has 10,000,000 values, and a"),
     ],
 )
 def test_what_is_no_word_is_one_sentence(call: Callable[[], Any], said: str) -> None:
@@ -223,6 +231,22 @@ def test_numbers_of_numpy_and_torch_are_those_of_python() -> None:
     for seeds in (np.arange(2), pd.Series([0, 1]), torch.arange(2), (each for each in (0, 1))):
         assert [*written({"seed": seeds})] == ["seed=0,1"]
     assert [*written({"encoding": {"base": np.float64(0.5)}})] == ["encoding.base=0.5"]
+
+
+def test_a_path_is_one_text_and_a_text_is_what_the_command_line_has() -> None:
+    assert [*written({"results_dir": Path("Läu fe,1's")})] == ["results_dir='Läu fe,1\\'s'"]
+    assert [*written({"results_dir": "Läufe"})] == ["results_dir='Läufe'"]
+    assert [*written({"seed": "1,2", "method": "glob(rope*)"})] == [
+        "seed=1,2",
+        "method=glob(rope*)",
+    ]
+
+
+def test_records_are_where_a_path_says_however_it_is_written(tmp_path: Path) -> None:
+    folder = tmp_path / "Läu fe, (1)'s"
+    posbench.run(**SMALL, results_dir=folder, progress=False)
+    (record,) = files.records(folder)
+    assert str(Command.parse(record.command)) == record.command
 
 
 def test_a_pair_that_cannot_be_is_a_warning_beside_those_that_can(
@@ -384,6 +408,18 @@ def test_a_promise_that_is_broken_is_named_with_its_line(
     found = posbench.check(__import__("flat_of_tests").SlowDecay)
     failed = found[found["verdict"] == "FAILED"]
     assert len(failed) and "flat_of_tests.py, line 13" in failed["why"].iloc[0]
+
+
+def test_a_class_inside_another_or_a_function_is_refused_with_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outer = "def made():\n" + "".join(f"    {line}\n" for line in DECAY.splitlines())
+    (tmp_path / "nested_of_tests.py").write_text(f"{outer}    return SlowDecay\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = __import__("nested_of_tests").made()
+    for call in posbench.check, posbench.compare:
+        with pytest.raises(PosbenchError, match=r"made inside made, .* margin of nested_of_tests"):
+            call(made)
 
 
 def test_a_class_of_no_module_is_refused() -> None:

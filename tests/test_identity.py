@@ -17,6 +17,7 @@ from posbench.config.identity import SECTIONS, Identity, identify
 from posbench.config.methods import methods
 from posbench.config.provenance import without_places
 from posbench.config.record_command import Command
+from posbench.config.words import quoted
 from posbench.core.settings import checked
 from posbench.running.run_spec import RunSpec
 
@@ -159,6 +160,18 @@ def test_a_setting_that_is_turned_off_is_told() -> None:
 def test_the_same_settings_make_the_same_method_however_they_are_chosen() -> None:
     row, by_hand = identity("method=rope_qk_norm"), identity("method=rope", "model.qk_norm=true")
     assert (row.method, row.words) == (by_hand.method, by_hand.words)
+
+
+@pytest.mark.parametrize("text", ["a, ü", "it's", "1", "null", "plain", "[a"])
+def test_a_text_of_a_class_of_ones_own_is_repeated_by_the_words_of_its_record(
+    text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "encoding").mkdir()
+    (tmp_path / "encoding/decay.yaml").write_text("_target_: decay.Decay\nkind: other\n")
+    with composing(tmp_path):
+        given = f"encoding.kind={quoted(text)}"
+        words = identify(compose("protocol=smoke", "encoding=decay", given)).words
+        assert compose(*words).content["encoding"]["kind"] == text
 
 
 def test_an_encoding_of_ones_own_does_not_go_by_the_name_of_a_method(tmp_path: Path) -> None:

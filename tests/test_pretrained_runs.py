@@ -1028,6 +1028,9 @@ def test_an_evaluation_is_a_frame_of_what_the_command_says(said: Said, folder: P
     assert list(frame[frame.extension == "direct"].log_likelihood) == pytest.approx(
         direct, abs=6e-4
     )
+    twice = [posbench.yarn(scale=2), "direct", posbench.yarn(scale=4)]
+    named = posbench.evaluate(model, tokenizer, twice, 1.5, questions=1).extension
+    assert list(named) == ["yarn(scale=2)", "direct", "yarn(scale=4)"]
     with pytest.raises(ConfigError, match="task passky"):
         posbench.evaluate(model, tokenizer, tasks=["passky"])
 

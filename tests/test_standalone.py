@@ -555,6 +555,10 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: made("rope").with_extension(PI(), 64).with_extension(PI(), 64),
         "PI has been applied to the position already",
     ),
+    "a number of sequences as a generator": (
+        lambda: made("rope").draw(8, 5),  # type: ignore[arg-type]
+        "generator is a torch.Generator or None, got 5: for several sequences give batch=",
+    ),
     "an extension that trains anew": (
         lambda: posbench.ceiling().extend(made("rope"), 64),
         "trains a new model .* make the encoding with trained=64",

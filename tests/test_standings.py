@@ -270,7 +270,7 @@ def test_a_row_is_compared_where_both_have_learned() -> None:
         found = results.compare(table, "p", "q", draws=50)
     assert found.index.tolist() == ["a", "learned by both"]
     assert np.isnan(found.loc["learned by both", "low"]), "of one task"
-    with pytest.raises(PosbenchError, match="learned no task in common"):
+    with pytest.raises(PosbenchError, match="have no task in common that both have learned"):
         results.compare(table, "p", "r")
     with pytest.raises(PosbenchError, match="no row 'z'"):
         results.compare(table, "p", "z")
@@ -296,7 +296,7 @@ def test_two_rows_without_a_common_seed_that_either_learned_have_no_difference()
     table.loc[(table["row"] == "q") & (table["seed"] == 1), "seed"] = 2
     found = results.summarise(table, draws=50)
     assert len(found) == 2 and found["difference"].isna().all()
-    with pytest.raises(PosbenchError, match="learned no task in common"):
+    with pytest.raises(PosbenchError, match="have no task in common that both have learned"):
         results.compare(table, "p", "q")
 
 

@@ -172,6 +172,7 @@ def test_another_protocol_stands_in_for_that_of_a_board(mine: Path) -> None:
         (("board=small", "task=sort"), "task=sort is not on board small: choose one of copy"),
         (("board=small", "part=pulled"), "not on board small: choose one of trained, as it is"),
         (("board=small", "method=rope", "part=stretched"), "no run with all of them"),
+        (("board=main", "task=sorting"), "repeat_token, "),
         (("board=small,main",), "board=small,main names several boards"),
         (("board=nothing",), "board=nothing is unknown"),
         (("board=small", "protocol=cpu,gpu"), "a board is run under one protocol"),

@@ -12,7 +12,7 @@ from hydra.errors import OverrideParseException
 from posbench import application
 from posbench.base.errors import ConfigError
 from posbench.config import mistakes
-from posbench.config.words import Word
+from posbench.config.words import Word, quoted, readable
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,28 @@ def test_a_pattern_matches_what_is_in_folders_of_ones_own(tmp_path: Path) -> Non
 def test_what_hydra_cannot_read_is_no_word() -> None:
     with pytest.raises(OverrideParseException):
         Word.of("rope")
+
+
+ODD = ["a b", "ümlaut", "it's", "(x)", "[a", "a,b", "a=b", "#x", "~/x", "1", "1e3", "null", "True"]
+ODD += [" a ", "a\\", "a\\'b", "range(3)", "glob(*)", '"q"', "", "a;b", "$x", "rope", "../a/b.c"]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_hydra_reads_a_quoted_text_as_it_is(text: str) -> None:
+    assert Word.of(f"key={quoted(text)}").override.value() == text
+
+
+@pytest.mark.parametrize("text", ["rope", "../a/b.c", "a b", "$x", ""])
+def test_a_text_that_hydra_reads_anyway_has_no_quotes(text: str) -> None:
+    assert quoted(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1", 1), ("null", None), ("[1,2]", [1, 2]), ("(x)", "(x)"), ("ü", "ü")]
+)
+def test_quotes_are_for_what_hydra_could_not_read(text: str, value: object) -> None:
+    assert Word.of(f"key={readable(text)}").override.value() == value
+    assert Word.of(f"key={readable('1,ab')}").values() == ["1", "ab"]
 
 
 # -- words that say too much -----------------------------------------------------------------------

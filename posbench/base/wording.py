@@ -21,12 +21,14 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return spelled[near[0]] if near else None
 
 
-def known_names(known: Iterable[str], command: str, meant: str | None = None) -> str:
-    """What to do about an unknown name: the one that was meant, then all, or how to list them."""
+def known_names(known: Iterable[str], command: str | None, meant: str | None = None) -> str:
+    """What to do about an unknown name: the one that was meant, then all, or the command that lists
+    them where they are many. Without a command all are named.
+    """
     names = list(known)
     if len(names) == 1:
         return f"did you mean {meant}?" if meant else f"the only one is {names[0]}"
-    few = 0 < len(names) <= MANY
+    few = command is None or 0 < len(names) <= MANY
     others = f"choose one of {', '.join(names)}" if few else f"`{command}` lists all of them"
     return f"did you mean {meant}? {others[0].upper()}{others[1:]}" if meant else others
 

@@ -219,12 +219,19 @@ def _check_types(cls: type, given: Mapping[str, Any], place: str) -> None:
             if type(value) not in kinds | ({int} if float in kinds else set()):
                 words = " or ".join(text for kind, text in KINDS.items() if kind in kinds)
                 raise ConfigError(f"{place}.{key} must be {words}, got {shown(value)}")
-        elif isinstance(value, str) and getattr(expected, "__module__", "").startswith("posbench."):
-            choice = f"{place.partition('.')[0]}@{place}.{key}={value}"
-            raise ConfigError(
-                f"{place}.{key} must be a whole {expected.__name__}, not its name {value!r}: "
-                f"choose it with {choice}"
-            )
+        elif getattr(expected, "__module__", "").startswith("posbench."):
+            choice = f"{place.partition('.')[0]}@{place}.{key}="
+            if isinstance(value, str):
+                raise ConfigError(
+                    f"{place}.{key} must be a whole {expected.__name__}, not its name {value!r}: "
+                    f"choose it with {choice}{value}"
+                )
+            if isinstance(value, dict):
+                has = ", ".join(value) or "no setting"
+                raise ConfigError(
+                    f"{place}.{key} must be one {expected.__name__}, with a {TARGET}, and has "
+                    f"{has}: choose another with {choice}NAME"
+                )
 
 
 # -- classes ---------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from posbench.config.numbers import in_one_form
 from posbench.config.option_files import Default, NotOurs
 from posbench.config.provenance import without_places
 from posbench.config.record_command import Command
+from posbench.config.words import quoted
 from posbench.core.settings import INTEGERS, LENGTHS, OF_METHODS, without_until
 
 NAMED = ("protocol", "task", "method", "encoding", "extension")
@@ -307,6 +308,8 @@ def _changes(content: dict[str, Any], canonical: dict[str, Any]) -> list[str]:
 
 def _written(value: Any) -> str:
     """As a command line has it."""
+    if isinstance(value, str):
+        return quoted(value)
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 

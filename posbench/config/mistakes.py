@@ -5,6 +5,7 @@ Hydra and OmegaConf answer in terms of their own, over several lines.
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -227,6 +228,11 @@ def sentence(error: BaseException, words: Sequence[str] = (), own: Sequence[Path
     if isinstance(reason := error.__cause__ or error, GrammarParseError):
         said = str(reason).splitlines()[0]
         return f"an interpolation cannot be read, {said}: write ${{section.setting}} in whole"
+    if found := re.match(r"Could not override '(hydra\.launcher\.[\w.]+)'", text):
+        return (
+            f"{found[1]} is no setting of the launcher that is chosen: choose one that has it, as "
+            "hydra/launcher=cores"
+        )
     refused = _of_ours(words, own) if isinstance(error, HydraException) else None
     if isinstance(refused, NoSetting):
         return _no_setting(refused.key, words, _own(own))
@@ -317,6 +323,8 @@ def _no_setting(key: str, words: Sequence[str], own: Sequence[Path]) -> str:
     root, choices = _chosen(sound, own)
     if "@" in key:  # a choice inside another
         inside = [choice for choice in choices if "@" in choice]
+        if not inside:
+            return f"{key} is no choice, because nothing here has a part to choose: leave it out"
         return f"{key} is no choice: {known_names(inside, SETTINGS, closest(key, inside))}"
     section, _, last = key.rpartition(".")
     node = OmegaConf.select(root, section) if section else None

@@ -35,6 +35,11 @@ class OwnClass:
                 f"into one, as {name}.py, and import it from there (in a notebook, %%writefile "
                 f"{name}.py as the first line of a cell does that)"
             )
+        if "." in cls.__qualname__:
+            raise PosbenchError(
+                f"{cls.__name__} is made inside {cls.__qualname__.split('.')[0]}, and a YAML names "
+                f"classes of a file alone: write it at the left margin of {Path(file).name}"
+            )
         parts = cls.__module__.split(".")
         levels = len(parts) - (Path(file).name != "__init__.py")
         self.folder = Path(file).resolve().parents[levels]

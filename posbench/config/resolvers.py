@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import os
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
@@ -41,12 +44,28 @@ def _wrapped(names: list[str]) -> str:
 
 
 def register() -> None:
-    OmegaConf.register_new_resolver("positions", _positions, replace=True)
-    OmegaConf.register_new_resolver("base_for_turns", _base_for_turns, replace=True)
-    OmegaConf.register_new_resolver("turns", _turns, replace=True)
-    OmegaConf.register_new_resolver("steepness", _steepness, replace=True)
-    OmegaConf.register_new_resolver("rate", _rate, replace=True)
+    for resolver in _positions, _base_for_turns, _turns, _steepness, _rate:
+        name = resolver.__name__.lstrip("_")
+        OmegaConf.register_new_resolver(name, _of_numbers(name, resolver), replace=True)
     OmegaConf.register_new_resolver("choices", choices, replace=True)
+
+
+def _of_numbers(name: str, resolver: Callable[..., Any]) -> Callable[..., Any]:
+    """The resolver, which refuses what it cannot compute with in one sentence."""
+
+    @functools.wraps(resolver)  # OmegaConf reads from the parameters what to hand over
+    def resolve(*given: Any, **of_omegaconf: Any) -> Any:
+        try:
+            return resolver(*given, **of_omegaconf)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            written = ",".join(map(str, given))
+            numbers = [key for key in inspect.signature(resolver).parameters if key[0] != "_"]
+            raise ConfigError(
+                f"${{{name}:{written}}} cannot be computed ({error}): give numbers, as "
+                f"${{{name}:{','.join(numbers)}}}"
+            ) from None
+
+    return resolve
 
 
 def guard() -> None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override
+from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString
+from hydra.errors import OverrideParseException
 
 from posbench.base.errors import ConfigError
 from posbench.config.folders import GROUPS, OF_A_ROW, names
 
 MOST = 1_000_000
 """Values of a word, and runs of a sweep: a list of more fills memory before anything is run."""
+
+PLAIN = re.compile(r"(?!(?:null|true|false|nan|inf)$)[a-z_][\w./-]*", re.ASCII | re.IGNORECASE)
+"""Texts that Hydra reads as they are, of which it need not be asked."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,29 @@ class Word:
         if not self.several:
             return [self.text]
         return [f"{self.override.get_key_element()}={value}" for value in self.values(own)]
+
+
+def quoted(text: str) -> str:
+    """A text as the value of a word, in quotes where Hydra would read something else."""
+    return text if PLAIN.fullmatch(text) or _read(text) == [text] else _in_quotes(text)
+
+
+def readable(text: str) -> str:
+    """The value of a word, in quotes where Hydra could not read it: `1,2` still is two values."""
+    return text if PLAIN.fullmatch(text) or _read(text) else _in_quotes(text)
+
+
+def _in_quotes(text: str) -> str:
+    return QuotedString(text, Quote.single).with_quotes()
+
+
+def _read(text: str) -> list[Any]:
+    """The value that Hydra reads, or several; none if it can read nothing."""
+    try:
+        override = _override(f"key={text}")
+    except OverrideParseException:
+        return []
+    return [text, ...] if override.is_sweep_override() else [override.value()]
 
 
 def is_file(word: str) -> bool:

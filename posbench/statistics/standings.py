@@ -216,8 +216,8 @@ def compare(
     tasks = [task for task, part in pair.groupby("task") if part["row"].nunique() == 2]
     if not tasks:
         raise PosbenchError(
-            f"{a!r} and {b!r} have learned no task in common on which both have an area: add runs "
-            "of one on a task of the other"
+            f"{a!r} and {b!r} have no task in common that both have learned and were tested on at "
+            "enough lengths for an area: add runs of one on a task of the other"
         )
     lines = {task: _on_task(pair[pair["task"] == task], a, b) for task in tasks}
     adjusted = randomisation.holm([lines[task]["p_value"] for task in tasks])

@@ -178,10 +178,7 @@ def _nothing(board: Board, known: Sequence[Mapping[str, str]], listed: Listed) -
             near = None if values[0].isdigit() else closest(values[0], has)
             return (
                 f"{key}={','.join(values)} is not on board {board.name}: "
-                f"{known_names(has, f'{SWEEP} board={board.name} plan_only=true', near)}"
+                f"{known_names(has, None, near)}"
             )
     words = " ".join(f"{key}={','.join(values)}" for key, values in chosen.items())
-    return (
-        f"board {board.name} has each of {words}, but no run with all of them: leave one out, or "
-        f"see what it has with `{SWEEP} board={board.name} plan_only=true`"
-    )
+    return f"board {board.name} has each of {words}, but no run with all of them: leave one out"

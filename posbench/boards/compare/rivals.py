@@ -187,7 +187,7 @@ class Rivals:
     def refuse_unknown(self, row: str, tasks: Sequence[str] = ()) -> None:
         """PosbenchError if it is none of these rows, or has not been run on these tasks."""
         if row not in self.tasks_of:
-            known = known_names(self.tasks_of, "posbench compare", closest(row, self.tasks_of))
+            known = known_names(sorted(self.tasks_of), None, closest(row, self.tasks_of))
             raise PosbenchError(
                 f"--than {row}: no published row of this kind has that name: {known}"
             )
