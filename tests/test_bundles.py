@@ -540,6 +540,7 @@ def header(name: str, kind: bytes, size: int) -> bytes:
     return made.tobuf(tarfile.GNU_FORMAT)
 
 
+@pytest.mark.slow
 def test_a_bomb_is_defused_before_it_is_unpacked(tmp_path: Path) -> None:
     """Whatever a small file announces: reading ends at the first byte too many."""
     zeros, ours = bytes(1 << 20), "published/records/a.jsonl.gz"

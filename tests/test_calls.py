@@ -122,6 +122,7 @@ def test_importing_is_quick() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_a_package_that_is_called_is_still_a_package() -> None:
     code = (
         "import posbench.check, posbench.tasks, posbench.encodings.rope; "
@@ -342,9 +343,9 @@ HELPER = "def far(distance):\n    return distance.clamp(min=0) + 0.5\n"
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
-        ("helped_of_tests.py", "-SCALE", "-0.1 * SCALE"),
-        ("helped_of_tests.py", "SCALE = 1.0", "SCALE = 0.1"),
-        ("helped_of_tests.py", "weight = 1.0", "weight = 0.1"),
+        pytest.param("helped_of_tests.py", "-SCALE", "-0.1 * SCALE", marks=pytest.mark.slow),
+        pytest.param("helped_of_tests.py", "SCALE = 1.0", "SCALE = 0.1", marks=pytest.mark.slow),
+        pytest.param("helped_of_tests.py", "weight = 1.0", "weight = 0.1", marks=pytest.mark.slow),
         ("helper_of_tests.py", "+ 0.5", "** 2"),
     ],
 )

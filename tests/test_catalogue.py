@@ -44,6 +44,7 @@ def test_the_page_holds_all_it_shows(folder: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_no_formula_is_left_as_source(folder: Path) -> None:
     page = (folder / "catalogue.html").read_text()
     prose = re.sub(

@@ -385,6 +385,7 @@ def test_methods_that_differ_in_the_extension_share_their_weights(smoke: Smoke) 
     assert record(folder, "rope")["training"] == record(folder, "rope_ntk")["training"]
 
 
+@pytest.mark.slow
 def test_the_leaderboard_needs_no_torch(smoke: Smoke) -> None:
     answer = command(smoke[0], "board", without="torch")
     assert (answer.returncode, answer.stderr) == (0, "")

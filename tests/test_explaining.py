@@ -234,6 +234,7 @@ def test_interpolated_positions_turn_no_pair_further_than_training_did() -> None
     assert shares["rope"][0] == 0.0 and 0 < shares["rope"][1] <= shares["rope"][2]
 
 
+@pytest.mark.slow
 def test_the_page_has_both_methods_their_sentences_and_no_bare_label() -> None:
     explained = [
         page.Explanation(label, "passkey", "score", "python -m posbench", rows, [], made())

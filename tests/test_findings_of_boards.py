@@ -339,6 +339,7 @@ def test_the_number_is_of_the_length_alone(everything: list[Record]) -> None:
     assert "`rope_ntk` is highest: .90" in two and "`rope_yarn` is highest: .80" in eight
 
 
+@pytest.mark.slow
 def test_a_wider_model_is_compared_by_the_order_of_rows(everything: list[Record]) -> None:
     where = {"seeds": (10, 11, 12), "protocol": "cpu_wide", "tasks": TASKS[:1] + TASKS[2:]}
     turned = {row: 1 - level for row, level in LEVELS.items()}

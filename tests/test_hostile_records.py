@@ -262,6 +262,7 @@ def test_a_record_that_is_no_file_is_named_and_the_others_make_the_page(
     assert contents(tmp_path) == contents(alone)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("an about.md that is a link, a folder, a pipe, a socket, or not UTF-8", times=8)
 def test_what_a_folder_says_of_itself_is_read_from_a_file_alone(
     alone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

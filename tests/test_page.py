@@ -584,6 +584,7 @@ def uneven_records() -> list[Record]:
     return made
 
 
+@pytest.mark.slow
 def test_tables_for_papers_are_the_same_twice(tmp_path: Path) -> None:
     save(tmp_path, *some_records())
     made = []

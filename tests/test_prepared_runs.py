@@ -233,6 +233,7 @@ class Interrupting(Console):
             yield report, callback
 
 
+@pytest.mark.slow
 def test_an_interrupted_fine_tuning_goes_on_from_its_checkpoint(
     tmp_path: Path, fits: list[Training], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -348,6 +349,7 @@ def test_the_middle_of_a_training_whose_steps_are_data_is_a_share_of_those_made(
     assert EarlyFineTuning(0.1, 2, 1.0, 0.9).begins(run.config.training, 30) == 20
 
 
+@pytest.mark.slow
 def test_an_early_fine_tuning_begins_with_the_weights_of_the_middle(
     tmp_path: Path, fits: list[Training]
 ) -> None:
@@ -552,6 +554,7 @@ def test_a_validation_length_that_is_a_test_length_is_refused_before_training(
 # -- runs that share their weights -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_runs_in_one_folder_train_once_and_give_what_folders_of_their_own_give(
     tmp_path: Path, fits: list[Training], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -131,6 +131,7 @@ def table(out: str, task: str) -> list[list[str]]:
     return [line.split() for line in lines[first + 1 : lines.index("", first)]]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_was_stopped(
     said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1035,6 +1036,7 @@ def test_an_evaluation_is_a_frame_of_what_the_command_says(said: Said, folder: P
         posbench.evaluate(model, tokenizer, tasks=["passky"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [True, False])
 def test_transformers_is_told_that_it_has_no_kernels_to_fetch(asked: bool, tmp_path: Path) -> None:
     from transformers.utils.import_utils import KERNELS_MIN_VERSION

@@ -232,6 +232,7 @@ def test_what_greedy_decoding_finds_is_what_is_reported(monkeypatch: pytest.Monk
 # -- the ceiling -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.oracle("ceiling", "identity: the runs at each length")
 def test_the_ceiling_is_a_model_trained_at_each_length_in_the_mean(tmp_path: Path) -> None:
     words = (

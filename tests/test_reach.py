@@ -222,6 +222,7 @@ def test_the_shortest_text_comes_next_and_each_task_has_its_share_of_the_time(
     assert one.asked == [(100, 0)] and other.asked == [(100, 0), (200, 0), (400, 0)]
 
 
+@pytest.mark.slow
 def test_a_search_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     whole = Falling(555)
     ended(search(whole, tmp_path / "whole", texts=2))

@@ -367,7 +367,7 @@ def test_a_few_texts_that_agree_are_no_proof() -> None:
             assert found.p == 2 / 2**count and str(found) == "+0.500 [+0.500, +0.500]"
 
 
-@pytest.mark.parametrize("count", [3, 5, 12])
+@pytest.mark.parametrize("count", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 12))])
 def test_intervals_of_few_texts_are_as_wide_as_they_are_uncertain(count: int) -> None:
     """A bootstrap that draws as many texts covers .74 with three, and .85 with five."""
     index = pd.MultiIndex.from_product([[0], range(count)], names=["seed", "text"])

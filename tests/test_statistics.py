@@ -246,6 +246,7 @@ def test_several_measures_are_fitted_at_once_as_each_by_itself() -> None:
 # -- whether intervals hold the truth --------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lacking", ["cells", "tasks"])
 def test_intervals_of_a_few_simulated_boards_hold_the_truth(lacking: str) -> None:
     found = Coverage.of(Population(lacking, rows=6), boards=40, draws=150)

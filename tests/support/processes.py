@@ -1,12 +1,13 @@
 """`python -m posbench` in processes of their own, and what they leave behind.
 
-The processes are forked from one that has torch imported already: real signals and real exit
-statuses, without five seconds of importing for each.
+The processes are forked from one that has torch imported already, see `preloaded`: real signals
+and real exit statuses, without five seconds of importing for each.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import multiprocessing
 import os
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,15 @@ import pytest
 PATIENCE = 240.0  # seconds; only a hanging process takes as long
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(
-    ["posbench.application", "posbench.running.run", "lightning.pytorch.loggers"]
-)
+_processes.set_forkserver_preload(["preloaded"])
+
+
+@functools.cache
+def _ready() -> None:
+    """Start the process that is forked, which does not search where this one does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+        ensure_running()
 
 
 @dataclass
@@ -92,6 +100,7 @@ def started(folder: Path, *arguments: str, name: str = "command") -> Command:
     folder.mkdir(parents=True, exist_ok=True)
     for ending in ("out", "err"):
         (folder / f"{name}.{ending}").unlink(missing_ok=True)
+    _ready()
     process = _processes.Process(target=_main, args=(folder, name, arguments), daemon=True)
     process.start()
     return Command(process, folder, name)
