@@ -25,7 +25,7 @@ import numpy as np
 from omegaconf import OmegaConf
 from torch import nn
 
-from posbench.base.errors import ConfigError
+from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import closest, known_names
 from posbench.config.building import build, class_of_run
 from posbench.config.compose import hydra_of_its_own
@@ -107,7 +107,17 @@ class UnboundExtension:
         if not isinstance(position, Position):
             raise ConfigError(_no_position(self.name, position))
         tested = count("tested", tested)
-        return position.with_extension(self._made(position.trained, tested), tested, self.name)
+        if position.trained < 2:
+            raise ConfigError(
+                f"{self.name} extends what was trained on 2 positions or more, and this was on "
+                f"{position.trained}: make it with a larger trained"
+            )
+        try:
+            return position.with_extension(self._made(position.trained, tested), tested, self.name)
+        except PosbenchError:
+            raise
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise ConfigError(f"{self} does not fit: {error}: correct its settings") from error
 
 
 def _no_position(name: str, given: object) -> str:

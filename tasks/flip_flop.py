@@ -24,9 +24,10 @@ class FlipFlop(Symbols):
         BOS SEP w b i a w d i b r d EOS
 
     The score is the share of reads. In the publication the symbols are bits, so that half of all
-    guesses are right, and one instruction in ten writes, one in ten reads, by chance. Here a guess
-    has one of 16, and the number of reads is a function of n, so that scores of one length are of
-    as many reads in every sequence.
+    guesses are right, and one instruction in ten writes, one in ten reads, by chance. Here one
+    of 16 is right, which is `chance`. Whoever gives any of the symbols written so far is right
+    more often: .62 of the time with n = 18, and .27 with n = 158. The number of reads is a function
+    of n, so that scores of one length are of as many reads in every sequence.
     """
 
     measure = "share of reads"

@@ -17,6 +17,7 @@ class MissingDuplicate(OneSymbol):
         BOS a MARK b a a b SEP a EOS
 
     The source lies n + 1 tokens before or after the mark, a distance that grows with the length.
+    Counting gives it as well: only the missing symbol is there an odd number of times.
     """
 
     def __init__(self, num_symbols: int = 16) -> None:

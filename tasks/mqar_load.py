@@ -26,6 +26,9 @@ class MQARLoad(Task):
     given back after a query, values do not repeat, and six to eight of ten tokens are filler, for
     which 40 positions have no room.
 
+    Each value is given back after its query. So whoever gives any of the values that are left, and
+    looks up no key, is right in $(1 + 1/2 + ... + 1/n)/n$ of the queries: more than `chance`.
+
     There are at most `num_symbols` pairs; ConfigError otherwise.
     """
 

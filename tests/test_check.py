@@ -483,12 +483,13 @@ def test_a_mistake_is_one_sentence(
     assert line.startswith(f"posbench: {sentence}")
 
 
-def test_a_file_whose_name_yaml_reads_as_a_number_is_told_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["nan", "grün"])
+def test_a_file_whose_name_is_not_read_as_one_is_told_so(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "mine/encoding/nan.yaml"
+    path = tmp_path / f"mine/encoding/{name}.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("_target_: posbench.encodings.nope.NoPE\n")
     assert command.main([str(path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "nan.yaml cannot be chosen, because encoding=nan is not read as a name" in line
+    assert f"{name}.yaml cannot be chosen, because encoding={name} is not read as a name" in line

@@ -307,6 +307,36 @@ def test_an_encoding_that_reads_earlier_queries_is_refused_with_a_cache() -> Non
             position(q[:, :, -1:], k, v)
 
 
+def test_what_weights_hide_now_is_asked_again_once_they_have_changed() -> None:
+    """A convolution begins as none, so that for a while a row reads no earlier query."""
+    q, k, v, x = tensors()
+    position = standalone.encoding("short_conv")(HEADS, WIDTH, TRAINED).double().eval()
+    learned = {name: each.clone() for name, each in position.state_dict().items()}
+    with torch.no_grad():
+        for each in position.parameters():
+            each.zero_()
+    assert position(q[:, :, -1:], k, v, x).isfinite().all()
+    position.load_state_dict(learned)
+    with pytest.raises(ConfigError, match="computes a row from the queries before it"):
+        position(q[:, :, -1:], k, v, x)
+
+
+def test_small_weights_in_bfloat16_do_not_pass_for_rounding() -> None:
+    position = standalone.encoding("short_conv")(2, 32, 64, of="q").to(torch.bfloat16)
+    with torch.no_grad():
+        for each in position.parameters():
+            each.mul_(0.1)
+    q, k, v = torch.randn(3, 1, 2, 40, 32, generator=torch.Generator().manual_seed(0)).bfloat16()
+    with pytest.raises(ConfigError, match="computes a row from the queries before it"):
+        position(q[:, :, -8:], k, v, q.transpose(1, 2).flatten(2))
+
+
+def test_a_key_that_is_no_number_is_seen_in_the_output() -> None:
+    q, k, v, _ = tensors()
+    k[0, 0, 0, 0] = torch.nan
+    assert made("rope")(q[:, :, -1:], k, v)[0, 0].isnan().all()
+
+
 def test_drawn_positions_are_new_in_training_and_the_same_in_evaluation() -> None:
     position = made("random_positions")
     assert torch.equal(position.draw(9), position.draw(9))
@@ -554,6 +584,18 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "an extension of ones own twice": (
         lambda: made("rope").with_extension(PI(), 64).with_extension(PI(), 64),
         "PI has been applied to the position already",
+    ),
+    "one position": (
+        lambda: posbench.log_n().extend(posbench.rope(2, 8, 1), 9),
+        "log_n extends what was trained on 2 positions or more, and this was on 1",
+    ),
+    "layers by a name": (
+        lambda: posbench.only(layers="last").extend(made("rope"), 64),
+        "only.layers='last'.* does not fit: .*: correct its settings",
+    ),
+    "a factor beyond all numbers": (
+        lambda: posbench.giraffe_power(power=1000.5).extend(made("rope"), 64),
+        "giraffe_power.power=1000.5.* does not fit",
     ),
     "a number of sequences as a generator": (
         lambda: made("rope").draw(8, 5),  # type: ignore[arg-type]

@@ -310,6 +310,48 @@ def test_runs_of_two_contents_have_no_common_mean_and_draws_are_bounded() -> Non
         results.compare(table, "r0", "r1", draws=10**9)
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("learned", "False", "learned must say of each run whether .* got 'False'"),
+        ("learned", np.nan, "learned must say of each run"),
+        ("learned", 0.5, "learned must say of each run .* got 0.5"),
+        ("area", np.inf, "area must be a share of 1, got inf in 1 line"),
+        ("area", 83.0, "area must be a share of 1, got 83 in 1 line: divide a percentage by 100"),
+        ("row", None, "row must hold names, got nan"),
+        ("task", 3, "task must hold names, got 3"),
+    ],
+)
+def test_a_column_that_was_edited_wrongly_is_refused(column: str, value: object, said: str) -> None:
+    table = random_runs(rows=2).assign(learned=True)
+    table[column] = [value, *table[column].astype(object)[1:]]
+    if column == "area":
+        table[column] = table[column].astype(float)
+    for call in (results.summarise, lambda each: results.compare(each, "r0", "r1")):
+        with pytest.raises(PosbenchError, match=said):
+            call(table)
+    with pytest.raises(PosbenchError, match="board names no task"):
+        results.summarise(random_runs(rows=2), board=[])
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("true_multiple", np.nan, "the column true_multiple has nan in 1 line"),
+        ("score", 95.0, "score is a share of 1, got 95 in 1 line: divide a percentage by 100"),
+        ("chance", 1.0, "chance is a share of 1, got 1 in 1 line"),
+    ],
+)
+def test_a_length_without_its_number_makes_no_area_over_others(
+    column: str, value: float, said: str, tmp_path: Path
+) -> None:
+    saved(tmp_path)
+    table = results.load(tmp_path)
+    table.loc[table.index[1], column] = value
+    with pytest.raises(PosbenchError, match=said):
+        results.summarise(table)
+
+
 def test_a_number_is_no_area_above_1() -> None:
     """The model puts p at 1 + (.2 + .8) / 2 - .2: it has all of the task that is hard for q."""
     table = runs({"p": {"hard": [1.0]}, "q": {"hard": [0.2], "easy": [0.8]}})

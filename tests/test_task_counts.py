@@ -7,18 +7,21 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from task_oracles import ORACLES, answered, made, split
 
 from posbench.base.errors import ConfigError
-from posbench.core.task import FIRST_SYMBOL, MARK, Task
+from posbench.core.task import EOS, FIRST_SYMBOL, MARK, Task
+from posbench.statistics.measures import area
 from posbench.tasks.addition_hints import AdditionHints
 from posbench.tasks.flip_flop import FlipFlop
 from posbench.tasks.in_context_language import InContextLanguage
 from posbench.tasks.key_value_retrieval import KeyValueRetrieval
 from posbench.tasks.kth_from_end_drawn import KthFromEndDrawn
+from posbench.tasks.missing_duplicate import MissingDuplicate
 from posbench.tasks.mqar_load import MQARLoad
 from posbench.tasks.passkey_distractors import PasskeyDistractors
 from posbench.tasks.repeat_token import RepeatToken
@@ -314,6 +317,51 @@ def test_the_score_of_reading_is_the_share_of_reads() -> None:
 
 
 # -- addition with hints ---------------------------------------------------------------------------
+
+
+MEASURES = Path(__file__).parent.parent / "docs/measures.md"
+
+
+def test_what_any_symbol_of_the_right_kind_scores_is_what_the_docstrings_and_measures_say() -> None:
+    rng, task = np.random.default_rng(0), FlipFlop()
+    found = []
+    for n in (18, 38, 78, 158):
+        right = []
+        for row in task.batch(n, 2_000, 0, "any write", n).tokens:
+            kind, symbol = row[2:-1:2] - FIRST_SYMBOL, row[3:-1:2]
+            reads = np.flatnonzero(kind == 2)
+            given = [rng.choice(symbol[:place][kind[:place] == 0]) for place in reads]
+            right.append(np.mean(given == symbol[reads]))
+        found.append(float(np.mean(right)))
+    said = [float(each) for each in re.findall(r" (\.\d\d) ", FlipFlop.__doc__ or "")]
+    assert said == pytest.approx([found[0], found[-1]], abs=0.02)
+    multiples = [1, 2, 4, 8]
+    recall = [sum(1 / k for k in range(1, n + 1)) / n for n in (8, 16, 33, 67)]
+    (line,) = re.findall(r"- On some tasks.*", MEASURES.read_text())
+    of_writes, of_values = area(multiples, found, 1 / 16), area(multiples, recall, 1 / 128)
+    expected = [found[0], found[-1], of_writes, recall[0], recall[-1], of_values]
+    said = [float(each) for each in re.findall(r" (\.\d\d)\b", line)]
+    assert said == pytest.approx(expected, abs=0.02)
+
+
+def test_values_that_are_left_are_right_as_often_as_the_docstring_says() -> None:
+    rng, n = np.random.default_rng(0), 8
+    right = []
+    batch = MQARLoad().batch(n, 1_000, 0, "left")
+    for row, asked in zip(batch.tokens, batch.answer, strict=True):
+        values = row[asked & (row != EOS)]
+        left = [*values]
+        for value in values:
+            right.append(left[rng.integers(len(left))] == value)
+            left.remove(value)
+    assert np.mean(right) == pytest.approx(sum(1 / k for k in range(1, n + 1)) / n, abs=0.03)
+
+
+def test_only_the_missing_symbol_is_there_an_odd_number_of_times() -> None:
+    for row in MissingDuplicate().batch(17, 200, 0, "odd").tokens:
+        prompt, (answer, _) = row[1:-3], row[-2:]
+        counts = np.bincount(prompt[prompt >= FIRST_SYMBOL])
+        assert np.flatnonzero(counts % 2).tolist() == [answer]
 
 
 def test_hints_begin_anywhere_on_their_ring() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +17,14 @@ from posbench.check.suite import NotAsked, Suite
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.core.settings import checked
-from posbench.core.task import BOS, EOS, MARK, NOISE, PAD, SEP, Batch, Task
+from posbench.core.task import BOS, EOS, MARK, NOISE, PAD, SEP, Answers, Batch, Task
 from posbench.running.subject import require
 
 WORDS = {"BOS": BOS, "SEP": SEP, "EOS": EOS, "MARK": MARK, "NOISE": NOISE, "PAD": PAD, ".": NOISE}
 SAMPLES = 2_000
+FEW = 64
+"""Sequences of the longest test."""
+IDS = ("coupled", "within")
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class ChosenTask:
         cfg = compose(*words).cfg()
         task: Task = build(OmegaConf.to_container(cfg.task, resolve=True), "task")  # type: ignore[arg-type]
         low, high = checked(cfg).training.lengths
-        return cls(task, max(low, 1), high)
+        return cls(task, low, high)
 
     @property
     def classes(self) -> list[type]:
@@ -51,6 +54,15 @@ class ChosenTask:
     @functools.cached_property
     def batches(self) -> dict[int, Batch]:
         return {n: self.task.batch(n, SAMPLES, 0, "check", n) for n in self.lengths}
+
+    @functools.cached_property
+    def longest(self) -> tuple[int, Batch]:
+        """The length of the tests at 8x, or twice the longest, and some of its sequences."""
+        try:
+            n = self.task.nearest(8 * self.task.num_positions(self.high), self.high)
+        except ConfigError:
+            n = 2 * self.high
+        return n, self.task.batch(n, FEW, 0, "check", n)
 
 
 def sample_returns_a_batch(asked: ChosenTask) -> None:
@@ -69,6 +81,20 @@ def sample_returns_a_batch(asked: ChosenTask) -> None:
                 f"{'booleans' if kind == 'b' else 'integers'} {list(shape)}: [batch, "
                 "total_length(n)], with BOS, SEP and EOS",
             )
+        require(
+            batch.tokens.dtype in (np.int32, np.int64),
+            f"tokens of n={n} are {batch.tokens.dtype}, and a model looks up int32 and int64: "
+            "convert them with .astype(np.int64)",
+        )
+        require(
+            bool(batch.answer[:, 1:].any(1).all()),
+            f"a sequence of n={n} asks for nothing: mark one token at least as an answer",
+        )
+    size = asked.task.vocab_size
+    require(
+        isinstance(size, int | np.integer),
+        f"vocab_size is {size!r}: it is a number of tokens, so make it an integer",
+    )
 
 
 def a_batch_is_a_function_of_its_stream(asked: ChosenTask) -> None:
@@ -87,7 +113,7 @@ def a_batch_is_a_function_of_its_stream(asked: ChosenTask) -> None:
 
 def tokens_are_in_the_vocabulary_and_in_order(asked: ChosenTask) -> None:
     size = asked.task.vocab_size
-    for n, batch in asked.batches.items():
+    for n, batch in (*asked.batches.items(), asked.longest):
         low, high = int(batch.tokens.min()), int(batch.tokens.max())
         require(
             low >= 0 and high < size,
@@ -107,6 +133,11 @@ def lengths_are_as_declared(asked: ChosenTask) -> None:
     for n, batch in asked.batches.items():
         found = batch.answer.sum(1) - int(ends)
         declared = asked.task.answer_length(n)
+        require(
+            declared >= 1,
+            f"answer_length({n}) is {declared}, and a test asks for one token at least: raise "
+            "training.min_length, or give every answer a token",
+        )
         require(
             bool((found == declared).all()),
             f"answer_length({n}) is {declared}, and {found.min()} to {found.max()} tokens are "
@@ -164,13 +195,58 @@ def a_prompt_has_one_answer(asked: ChosenTask) -> None:
         )
 
 
+def scores_are_shares(asked: ChosenTask) -> None:
+    """Scores run from -1 to 1, whatever was answered, and chance leaves room above it."""
+    for n, batch in (*asked.batches.items(), asked.longest):
+        chance = asked.task.chance(n)
+        require(
+            0 <= chance < 1,
+            f"chance({n}) is {chance}: it is the score of guessing, from 0 to less than 1",
+        )
+        answer = batch.answer[:, 1:]
+        ends = answer & (batch.tokens[:, 1:] == EOS)
+        for right, loss in ((answer, 0.0), (np.zeros_like(answer), 10.0)):
+            answers = Answers(answer, right, np.where(answer, np.float32(loss), 0), ends)
+            for name in ("score", "proficiency"):
+                found = getattr(asked.task, name)(batch, answers)
+                require(
+                    -1 <= found <= 1,  # and NaN is neither
+                    f"{name} is {found} where {'all' if loss == 0 else 'no'} answers of n={n} are "
+                    "right: return a share, from -1 to 1",
+                )
+
+
+def ids_are_supplied(asked: ChosenTask) -> None:
+    """The ids that a task declares are there for each token."""
+    declared = asked.task.ids
+    require(
+        isinstance(declared, Set) and not isinstance(declared, str),
+        f"ids is {declared!r}: declare a set, as frozenset({{'coupled'}})",
+    )
+    if not declared:
+        raise NotAsked("the task declares no ids")
+    for kind in sorted(declared):
+        require(kind in IDS, f"ids has {kind!r}, which no encoding asks for: the kinds are {IDS}")
+        for n, batch in (*asked.batches.items(), asked.longest):
+            require(
+                kind in batch.ids,
+                f"ids declares {kind!r}, and a batch of n={n} has none: give Batch(..., "
+                f"ids={{{kind!r}: array}})",
+            )
+            found = np.asarray(batch.ids[kind])
+            require(
+                found.shape == batch.tokens.shape and found.dtype.kind in "iu",
+                f"ids of kind {kind!r} of n={n} are {found.dtype} {list(found.shape)}: give an "
+                f"integer for each token, {list(batch.tokens.shape)}",
+            )
+
+
 def chance_is_as_declared(asked: ChosenTask) -> None:
     """Chance is what the answer of another sample scores, which knows the format and no more."""
     if _has_no_one_answer(asked.task):
         raise NotAsked("the task has a score of its own")
     for n, batch in asked.batches.items():
         chance = asked.task.chance(n)
-        require(0 <= chance <= 1, f"chance({n}) is {chance}: it is a probability")
         comparable = (batch.answer[:-1] == batch.answer[1:]).all(1)
         if comparable.sum() < SAMPLES / 2:
             continue  # what is asked for is elsewhere in each sample
@@ -249,8 +325,13 @@ SUITE = Suite(
         lengths_are_as_declared,
         sources_hold_what_they_are_the_source_of,
         a_prompt_has_one_answer,
+        scores_are_shares,
         chance_is_as_declared,
+        ids_are_supplied,
         worked_examples_are_what_it_generates,
     ),
-    rests_on={worked_examples_are_what_it_generates: (a_batch_is_a_function_of_its_stream,)},
+    rests_on={
+        chance_is_as_declared: (scores_are_shares,),
+        worked_examples_are_what_it_generates: (a_batch_is_a_function_of_its_stream,),
+    },
 )

@@ -146,7 +146,10 @@ def check_file(path: Path, group: str) -> None:
             f"{path} has the name of posbench's own {group} {path.stem}: rename the file, e.g. "
             f"my_{path.name}"
         )
-    if not re.fullmatch(r"[A-Za-z_][\w.-]*", path.stem) or path.stem.lower() in WORDS_OF_YAML:
+    if (
+        not re.fullmatch(r"[A-Za-z_][\w.-]*", path.stem, re.ASCII)
+        or path.stem.lower() in WORDS_OF_YAML
+    ):
         raise ConfigError(
             f"{path} cannot be chosen, because {group}={path.stem} is not read as a name: rename "
             f"it, e.g. my_{path.name}; letters, digits and _ will do"

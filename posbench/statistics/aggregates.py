@@ -23,6 +23,7 @@ import pandas as pd
 from scipy import special
 
 from posbench.base.errors import PosbenchError
+from posbench.base.wording import counted
 
 CONFIDENCE = 0.95
 FEWEST = 3
@@ -40,7 +41,7 @@ def checked(runs: pd.DataFrame) -> pd.DataFrame:
     """The table in a fixed order, once it is known to be one of runs.
 
     Sums in another order would differ in their last bits. Raises `PosbenchError` if a column is
-    missing, if there is no run, or if one is there twice.
+    missing or holds what it cannot, if there is no run, or if one is there twice.
     """
     if missing := [name for name in COLUMNS if name not in runs]:
         alone = missing == ["area"]
@@ -55,6 +56,26 @@ def checked(runs: pd.DataFrame) -> pd.DataFrame:
         raise PosbenchError(
             f"area must hold numbers, shares of 1, and holds {runs['area'].dtype}: convert it with "
             "pandas.to_numeric"
+        )
+    if not (within := runs["area"].isna() | runs["area"].between(-1, 1)).all():
+        raise PosbenchError(
+            f"area must be a share of 1, got {runs['area'][~within].iloc[0]:g} in "
+            f"{counted(int((~within).sum()), 'line')}: divide a percentage by 100, and leave out "
+            "what is infinite"
+        )
+    for name in ("row", "task"):
+        kind = pd.api.types.infer_dtype(runs[name], skipna=True)
+        if runs[name].isna().any() or kind not in ("string", "categorical"):
+            other = next(each for each in runs[name] if not isinstance(each, str))
+            raise PosbenchError(
+                f"{name} must hold names, got {other!r}: convert the column with .map(str), and "
+                "leave out lines without a name"
+            )
+    if "learned" in runs and not runs["learned"].isin([True, False]).all():
+        other = runs["learned"][~runs["learned"].isin([True, False])].iloc[0]
+        raise PosbenchError(
+            f"learned must say of each run whether its training has learned, True or False, got "
+            f"{other!r}: convert the column, or leave it out if all have"
         )
     twice = runs.duplicated(["row", "task", "seed"])
     if twice.any():

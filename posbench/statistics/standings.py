@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import MANY, agreeing, closest, known_names
+from posbench.base.wording import MANY, agreeing, closest, counted, known_names
 from posbench.statistics import aggregates, measures, randomisation
 from posbench.statistics.aggregates import DRAWS, FEWEST, quantile, zero_shot_first
 from posbench.statistics.effects import AdditiveFit
@@ -247,7 +247,14 @@ def of_board(
     if board is not None and (isinstance(board, str) or not isinstance(board, Mapping | Sequence)):
         raise PosbenchError(f"board must name the tasks that count, as ['passkey'], got {board!r}")
     if "area" not in frame and not OF_LENGTHS.isdisjoint(frame):
-        measures.refuse_lacking(frame, measures.NEEDED)
+        further = {"true_multiple": True} if "true_multiple" in frame else {}
+        measures.refuse_lacking(frame, measures.NEEDED | further)
+        for name, above in ("score", frame["score"] > 1), ("chance", frame["chance"] >= 1):
+            if above.any():
+                raise PosbenchError(
+                    f"{name} is a share of 1, got {frame[name][above].iloc[0]:g} in "
+                    f"{counted(int(above.sum()), 'line')}: divide a percentage by 100"
+                )
         runs = measures.of_runs(frame)
         runs = runs.assign(learned=runs["trained"])
     else:
@@ -263,6 +270,8 @@ def of_board(
     _refuse_other_contents(runs)
     if board is not None and "task" in runs:
         _refuse_unknown_tasks(runs, board)
+        if not len(board):
+            raise PosbenchError("board names no task: give those that count, or leave it out")
         runs = runs[runs["task"].isin(list(board))]
     runs = aggregates.checked(runs)
     if "training" not in runs:
