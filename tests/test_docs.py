@@ -561,6 +561,7 @@ def test_two_tasks_are_compared_by_the_rows_that_have_learned_both() -> None:
     facts = SectionFacts(standing, standing, standing)
     assert facts.rank_correlation("s", "t") == (pytest.approx(0.5), 3)  # places 2, 3, 1 and 1, 3, 2
     assert facts.spread("t", "s", 0.9) == (0.1, 0.5, 2)
+    assert facts.furthest_on("t") == ["e", "b", "c", "a"]  # and d has not learned it
 
 
 def test_tokens_are_right_by_how_far_their_source_is_over_all_seeds() -> None:

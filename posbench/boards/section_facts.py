@@ -204,6 +204,11 @@ class SectionFacts:
         """The highest mean score of a row on a task at a length; 0 where none has learned it."""
         return float(self._fitted.cell_means(_measure(length)).get(task, pd.Series([0])).max())
 
+    def furthest_on(self, task: str) -> list[str]:
+        """The rows that have learned a task, the one that reaches furthest on it first."""
+        known = self.standing.cells()[task].dropna()
+        return [*map(str, known.sort_values(ascending=False, kind="stable").index)]
+
     def keys(self, row: str) -> str:
         """Whether the keys of earlier tokens can be cached."""
         return self._cell(row, "keys")
