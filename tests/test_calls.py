@@ -20,6 +20,7 @@ import pandas as pd
 import pytest
 import torch
 from processes import succeeded
+from wrong import TASKS
 
 import posbench
 from posbench.base.errors import ConfigError, PosbenchError
@@ -409,6 +410,17 @@ def test_a_promise_that_is_broken_is_named_with_its_line(
     found = posbench.check(__import__("flat_of_tests").SlowDecay)
     failed = found[found["verdict"] == "FAILED"]
     assert len(failed) and "flat_of_tests.py, line 13" in failed["why"].iloc[0]
+
+
+def test_a_score_that_is_no_number_is_no_bad_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (zero,) = (each for each in TASKS if each.name == "Zero")
+    path = zero.write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PosbenchError, match="gave nan, and a score is a share"):
+        posbench.run(**SMALL, task=path.stem, config_dir=path.parents[1], progress=False)
+    assert not [*tmp_path.rglob("seed=0.json")]
 
 
 def test_a_class_inside_another_or_a_function_is_refused_with_one_sentence(

@@ -7,6 +7,7 @@ import functools
 import math
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,11 +21,31 @@ from posbench.core.extension import Extension
 from posbench.core.looped import Looped, LoopedStack, stacked
 from posbench.core.settings import FILLED_IN, Config, TrainingConfig, checked
 from posbench.core.streams import stream_seed
-from posbench.core.task import Task
+from posbench.core.task import Answers, Batch, Task
 from posbench.core.transformer import Transformer
 from posbench.running.devices import device
 
 Tests = TypeVar("Tests", bound=Evaluation)
+
+
+def refuse_other_scores(task: Task) -> None:
+    """Have a task of the user raise ConfigError for a score that is no share. A record would hold
+    the least score for it, as it does where a loss overflows.
+    """
+    for name in ("score", "proficiency"):
+        setattr(task, name, functools.partial(_share, f"{type(task).__name__}.{name}", task, name))
+
+
+def _share(said: str, task: Task, name: str, batch: Batch, answers: Answers) -> float:
+    found: float = getattr(type(task), name)(task, batch, answers)
+    if not -1 <= found <= 1 and np.isfinite(answers.losses).all():
+        raise ConfigError(
+            f"{said} gave {found}, and a score is a share, from -1 to 1: correct it, and run "
+            "posbench check before the next training"
+        )
+    return found
+
+
 SETTINGS = ("encoding", "extension", "task", "model", "training", "evaluation")
 
 
@@ -67,7 +88,10 @@ class Setup:
     def of(cls, cfg: DictConfig) -> Setup:
         """Set up a composed configuration, and build its task."""
         node: Any = OmegaConf.to_container(cfg.task, resolve=True)
-        return cls(cfg, build(node, "task"))
+        task: Task = build(node, "task")
+        if not type(task).__module__.startswith("posbench."):
+            refuse_other_scores(task)
+        return cls(cfg, task)
 
     def at(self, n: int) -> Setup:
         """The same, trained for the test of length n and tested there alone.
