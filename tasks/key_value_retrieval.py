@@ -31,7 +31,8 @@ class KeyValueRetrieval(Symbols):
     otherwise.
 
     The score is the share of questions answered: all of them together fail early for every
-    encoding.
+    encoding. Whoever gives any value of the prompt, and looks up no key, is right in $1/n$ of them
+    and, by luck, in one of `num_symbols` of the others: more than `chance`.
     """
 
     version = 2

@@ -26,7 +26,9 @@ class MQAR(Pairs):
     As published, most queries come early: n + `num_pairs` places may hold a query or a filler
     symbol, and the r-th holds a query with a weight of $r^{-0.99}$, the power law of the authors'
     code. In the publication the value is not given back after a query, values do not repeat, and
-    all filler is one symbol; here the value is part of the sequence, like every answer.
+    all filler is one symbol; here the value is part of the sequence, like every answer. So whoever
+    gives any of the P values that are left is right in all queries of at least 1/P! of the
+    sequences, which is more than `chance`.
     """
 
     version = 2

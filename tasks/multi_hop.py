@@ -20,7 +20,8 @@ class MultiHop(Task):
         BOS A 4 c D 1 B A c C D SEP C 1 B 4 EOS
         BOS B 7 a A B C A SEP C 7 EOS
 
-    Compared with a lookup, every hop needs one more layer.
+    Compared with a lookup, every hop needs one more layer. Whoever gives any of the C values that
+    are left is right in all of at least 1/C! of the sequences, which is more than `chance`.
     """
 
     def __init__(self, num_chains: int = 2, hops: int = 1, num_symbols: int = 16) -> None:

@@ -14,7 +14,7 @@ import pytest
 from task_oracles import ORACLES, answered, made, split
 
 from posbench.base.errors import ConfigError
-from posbench.core.task import EOS, FIRST_SYMBOL, MARK, Task
+from posbench.core.task import EOS, FIRST_SYMBOL, MARK, SEP, Task
 from posbench.statistics.measures import area
 from posbench.tasks.addition_hints import AdditionHints
 from posbench.tasks.flip_flop import FlipFlop
@@ -22,7 +22,9 @@ from posbench.tasks.in_context_language import InContextLanguage
 from posbench.tasks.key_value_retrieval import KeyValueRetrieval
 from posbench.tasks.kth_from_end_drawn import KthFromEndDrawn
 from posbench.tasks.missing_duplicate import MissingDuplicate
+from posbench.tasks.mqar import MQAR
 from posbench.tasks.mqar_load import MQARLoad
+from posbench.tasks.multi_hop import MultiHop
 from posbench.tasks.passkey_distractors import PasskeyDistractors
 from posbench.tasks.repeat_token import RepeatToken
 
@@ -355,6 +357,32 @@ def test_values_that_are_left_are_right_as_often_as_the_docstring_says() -> None
             right.append(left[rng.integers(len(left))] == value)
             left.remove(value)
     assert np.mean(right) == pytest.approx(sum(1 / k for k in range(1, n + 1)) / n, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("task", "n", "expected"),
+    [(MQAR(), 22, 1 / 24), (MultiHop(), 14, 1 / 2), (KeyValueRetrieval(), 8, 1 / 8 + 7 / 8 / 16)],
+)
+def test_any_value_is_right_as_often_as_the_docstring_says(
+    task: Task, n: int, expected: float
+) -> None:
+    rng = np.random.default_rng(0)
+    right, whole = [], []
+    batch = task.batch(n, 2_000, 0, "any value")
+    for row, asked in zip(batch.tokens, batch.answer, strict=True):
+        values = row[asked & (row != EOS)]
+        if isinstance(task, KeyValueRetrieval):
+            pairs = row[: int((row == SEP).argmax())]
+            given = rng.choice(pairs[np.flatnonzero(pairs == MARK) + 3], len(values))
+        else:
+            given = rng.permutation(values)
+        right.append(np.mean(given == values))
+        whole.append(np.all(given == values))
+    if isinstance(task, KeyValueRetrieval):
+        assert np.mean(right) == pytest.approx(expected, abs=0.02)
+    else:  # two values may be the same
+        assert expected - 0.02 < np.mean(whole) < expected + 0.06
+    assert max(np.mean(right), np.mean(whole)) > 2 * task.chance(n)
 
 
 def test_only_the_missing_symbol_is_there_an_odd_number_of_times() -> None:
