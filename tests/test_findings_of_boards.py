@@ -298,6 +298,8 @@ def test_a_row_that_learned_fewer_than_two_thirds_is_below_the_table(
     [below] = [each for each in said_of(found) if each.startswith("- Below the table")]
     assert "have higher numbers there: `nope` .92, on 2 of 4 tasks, learned by 8 of 16" in below
     assert not any(each.startswith("- Below") for each in lines)
+    assert findings._beginning(["a", "b", "c"]) == "a; b; c"
+    assert findings._beginning([*"abcde"]) == "a; b; c; and 2 more"
 
 
 def test_one_training_that_learned_is_enough(everything: list[Record]) -> None:

@@ -90,9 +90,15 @@ def answer(standing: RankedRows, code: Code = str) -> Iterator[str]:
         more = " and have higher numbers there" * bool(standing.placed)
         yield (
             "Below the table are rows with fewer than two thirds of the tasks run and learned"
-            f"{more}: {'; '.join(higher)}."
+            f"{more}: {_beginning(higher)}."
         )
     yield _learned(standing, code)
+
+
+def _beginning(said: Sequence[str]) -> str:
+    """The first three of a list, and how many more there are."""
+    more = [f"and {len(said) - 3} more"] * (len(said) > 3)
+    return "; ".join([*said[:3], *more])
 
 
 def headline(found: Sequence[RankedRows]) -> Iterator[str]:
@@ -127,7 +133,7 @@ def from_scratch(first: RankedRows, found: Sequence[RankedRows]) -> Iterator[str
     if few:
         yield (
             "Below the table, with fewer than two thirds of the tasks run and learned"
-            f"{', and yet higher' * bool(first.placed)}: {'; '.join(few)}."
+            f"{', and yet higher' * bool(first.placed)}: {_beginning(few)}."
         )
 
 
