@@ -321,12 +321,13 @@ def test_what_weights_hide_now_is_asked_again_once_they_have_changed() -> None:
         position(q[:, :, -1:], k, v, x)
 
 
-def test_small_weights_in_bfloat16_do_not_pass_for_rounding() -> None:
-    position = standalone.encoding("short_conv")(2, 32, 64, of="q").to(torch.bfloat16)
+@pytest.mark.parametrize(("dtype", "share"), [(torch.bfloat16, 0.1), (torch.float32, 1e-4)])
+def test_small_weights_do_not_pass_for_rounding(dtype: torch.dtype, share: float) -> None:
+    position = standalone.encoding("short_conv")(2, 32, 64, of="q").to(dtype)
     with torch.no_grad():
         for each in position.parameters():
-            each.mul_(0.1)
-    q, k, v = torch.randn(3, 1, 2, 40, 32, generator=torch.Generator().manual_seed(0)).bfloat16()
+            each.mul_(share)
+    q, k, v = torch.randn(3, 1, 2, 40, 32, generator=torch.Generator().manual_seed(0)).to(dtype)
     with pytest.raises(ConfigError, match="computes a row from the queries before it"):
         position(q[:, :, -8:], k, v, q.transpose(1, 2).flatten(2))
 
