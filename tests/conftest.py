@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from posbench.core.training import Training
 
 torch.set_num_threads(1)
-present_devices_seeded().__enter__()  # until the end
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
@@ -105,6 +104,12 @@ def validated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(files, "validated", counting)
     monkeypatch.setattr(files, "record_in", counting_lines)
     return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _devices_seeded() -> Iterator[None]:
+    with present_devices_seeded():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -509,7 +509,6 @@ NO_FILE = "which is no plain file"
         ),
         ([entry("own/x.py", pax_headers={"comment": "a" * 5000})], "a header that no bundle has"),
     ],
-    ids=repr,
 )
 def test_a_member_that_no_bundle_has_is_a_sentence_and_nothing_is_unpacked(
     added: list[tarfile.TarInfo | str],

@@ -37,6 +37,7 @@ from posbench.records import files
 from posbench.records.record import Record
 from posbench.running.loggers import metrics as told
 from posbench.running.loggers.metrics import About
+from posbench.running.loggers.run_logger import run_logger
 from posbench.running.run_spec import Fingerprint
 from posbench.sharing import upload as uploading
 from posbench.sharing.command import main as results_command
@@ -646,48 +647,39 @@ def test_a_sweep_is_as_wandbs_own_schema_wants_it(name: str) -> None:
     assert an_agents(sweep, {key: each["value"] for key, each in drawn.config.items()}).task
 
 
-# -- TensorBoard and Trackio -----------------------------------------------------------------------
+# -- TensorBoard -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_tensorboard_has_tests_by_length_the_summary_and_the_picture(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    from posbench.running.loggers.tensorboard import TensorBoard
-
-    record, logger = measured(), TensorBoard(str(tmp_path))
-    about = About.of(record, 0)
-    logger.begin(about, print)
-    logger.log_hyperparams(about.config(record.config))
-    logger.log_metrics({"train/loss": 2.0}, step=50)
-    logger.log_record(record)
-    logger.close()
-    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+def test_tensorboard_has_the_curve_and_the_tests_by_length(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    record = measured()
+    node = compose("logger=tensorboard").content["logger"]
+    logger = run_logger(node, About.of(record, 0), tmp_path)
+    logger.begin(record.config, print)
+    (curve,) = logger.for_training
+    curve.log_metrics({"train/loss": 2.0}, step=50)
+    logger.record(record)
+    logger.close(print)
+    (path,) = tmp_path.rglob("*tfevents*")
+    assert path.parent == tmp_path / About.of(record, 0).group / "seed=0"
+    events = accumulator.EventAccumulator(str(path)).Reload()
     scalars = {
         name: [(each.step, each.value) for each in events.Scalars(name)]
         for name in events.Tags()["scalars"]
-        if name.startswith(("test/", "summary/"))
     }
-    told_to_wandb = {f"summary/{name}": value for name, value in told.numbers(record).items()}
-    assert scalars.keys() == TEST | told_to_wandb.keys(), "the metrics that W&B gets"
-    assert {name: scalars[name][0][1] for name in told_to_wandb} == pytest.approx(told_to_wandb)
+    assert scalars.keys() == TEST | {"train/loss"}
+    assert scalars["train/loss"] == [(50, 2.0)]
     for name in TEST:
         expected = [(n, values[name]) for n, values in told.tests(record)]
         assert [step for step, _ in scalars[name]] == [n for n, _ in expected] == [10, 20, 40, 80]
         assert [value for _, value in scalars[name]] == pytest.approx([v for _, v in expected])
-    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(50, 2.0)]
-    (path,) = (tmp_path / "tensorboard").glob("*tfevents*")
-    assert ".posbench." in path.name and f".{socket.gethostname()}." not in path.name
-    assert "depth_map" in events.Tags()["images"]
-    assert events.Scalars("summary/area")[0].value == pytest.approx(told.summary(record)["area"])
 
 
-def test_a_library_that_is_not_there_is_named_with_its_command(
+def test_a_library_that_is_not_there_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    target = compose("logger=tensorboard").cfg().logger._target_
-    node = {"_target_": target, "save_dir": str(tmp_path)}
-    with pytest.raises(ConfigError, match=r"pip install 'posbench\[tensorboard\]'"):
-        build(node, "logger")
+    for library in ("TENSORBOARD", "TENSORBOARDX"):
+        monkeypatch.setattr(f"lightning.fabric.loggers.tensorboard._{library}_AVAILABLE", False)
+    node = compose("logger=tensorboard").content["logger"]
+    with pytest.raises(ConfigError, match=r"Neither `tensorboard` nor .* Try `pip install`ing"):
+        build({"save_dir": str(tmp_path), **node}, "logger")

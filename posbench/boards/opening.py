@@ -130,7 +130,7 @@ def measured_on(measured: MeasuredRuns, first: RankedRows) -> list[str]:
         f"{tasks} and {counted(len(made), unit)}.",
         f"“Learned” is the share of a row's {unit}s that {solve} at the training length. “Reaches” "
         f"says how far those go: the area under their score from 1x to {first.longest:g}x, where 1 "
-        "is no error and 0 is guessing.",
+        "is no error and 0 is a blind guess.",
     ]
 
 

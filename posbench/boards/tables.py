@@ -71,7 +71,7 @@ MULTIPLICATIONS = Term(
 REACHES = Term(
     "Reaches",
     "The area under the score from 1x to 8x, on a logarithmic axis of lengths: 1 is no error, 0 is "
-    "guessing. Only trainings that learned count.",
+    "a blind guess. Only trainings that learned count.",
     "A row that has learned all tasks has their plain mean. For the others an additive model, with "
     "an effect for each row and each task, estimates that mean. It is fitted to the mean of each "
     "row and task.",
@@ -99,7 +99,7 @@ DIFFERS = Term(
 )
 AT_LENGTHS = Term(
     "1x, 2x, 4x, 8x",
-    "The score at a length, corrected for guessing, on one scale over tasks in the same way.",
+    "The score at a length, corrected for blind guessing, on one scale over tasks in the same way.",
 )
 CLASS = Term(
     "Class",

@@ -244,7 +244,7 @@ def page(found: TaskStanding, board: Board, notes: Sequence[str]) -> Page:
 
 REACHES = (
     "reaches: the area under the score from 1x to 8x on a logarithmic axis, corrected for "
-    "guessing, of the trainings that learned."
+    "blind guessing, of the trainings that learned."
 )
 
 

@@ -1,1 +1,1 @@
-"""What a run tells W&B or TensorBoard."""
+"""What a run tells W&B, or a logger of Lightning."""

@@ -11,7 +11,6 @@ from posbench.config.identity import Identity, title
 from posbench.config.methods import AS_TRAINED
 from posbench.core.row import Row
 from posbench.records.record import Record
-from posbench.showing.table import pipes
 from posbench.statistics.measures import area, reach
 
 METHOD = "method"
@@ -39,11 +38,6 @@ AREA, REACH, SOLVED_STEP, TRAIN_SECONDS = "area", "reach", "solved_step", "train
 def tested(column: str) -> str:
     """A column of the tests: "test/score"."""
     return f"test/{column}"
-
-
-def summarised(name: str) -> str:
-    """A value of the summary, for libraries that keep it among the metrics: "summary/area"."""
-    return f"summary/{name}"
 
 
 def score_at(multiple: float) -> str:
@@ -170,25 +164,7 @@ def _known(value: Any) -> bool:
     return value is not None and not (isinstance(value, float) and math.isnan(value))
 
 
-def numbers(record: Record) -> dict[str, float]:
-    """The summary for libraries that take nothing but numbers."""
-    return {
-        name: float(value) for name, value in summary(record).items() if not isinstance(value, str)
-    }
-
-
 def cells(record: Record) -> tuple[list[str], list[list[Any]]]:
     """All that was measured: the columns of `Row`, and a row a test length."""
     columns = list(Row.model_fields)
     return columns, [[getattr(row, name) for name in columns] for row in record.rows]
-
-
-def markdown(record: Record) -> str:
-    """The lengths and scores as a table in Markdown, for libraries without tables."""
-    columns, found = cells(record)
-    rows = [[*map(_shown, line)] for line in found]
-    return "\n".join(pipes(columns, rows, "l" * len(columns)))
-
-
-def _shown(value: Any) -> str:
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
