@@ -15,7 +15,7 @@ from offered import CONF
 from posbench.base.errors import PosbenchError
 from posbench.boards import answers, page
 from posbench.boards import command as leaderboard
-from posbench.boards.measured_runs import MeasuredRuns, under_one_protocol
+from posbench.boards.measured_runs import MeasuredRuns
 from posbench.boards.predictions import contrast_parts
 from posbench.boards.ranking import BoardPart, standings_beside, standings_of, unrun_parts
 from posbench.boards.ranking import parts as measured_parts
@@ -287,35 +287,6 @@ def test_a_mistake_is_one_sentence_with_its_place(old: str, new: str, said: str)
     assert said in str(raised.value) and "\n" not in str(raised.value)
 
 
-RATES = """
-protocol: learned
-tasks: [copy]
-parts:
-  all:
-    methods: [rope, rope_short_conv, fox]
-    encodings: [t5]
-    rates: {rope: 6e-3, rope_short_conv: 1.5e-3, t5: 3e-3}
-    seeds: [20]
-"""
-
-
-def test_a_board_chooses_the_learning_rate_of_an_encoding_or_a_method() -> None:
-    rows = definition.read(RATES, "rates").parts["all"]
-    assert rows.words == [
-        ("method=rope", "training.learning_rate=0.006"),
-        ("method=rope_short_conv", "training.learning_rate=0.0015"),
-        ("method=fox",),
-        ("encoding=t5", "extension=direct", "training.learning_rate=0.003"),
-    ]
-    with pytest.raises(PosbenchError, match="has a rate of path, which is none of its rows"):
-        definition.read(RATES.replace("t5: 3e-3", "path: 3e-3"), "rates")
-    with pytest.raises(PosbenchError, match="greater than 0"):
-        definition.read(RATES.replace("t5: 3e-3", "t5: 0"), "rates")
-    other = definition.read(RATES.replace("t5: 3e-3", "t5: 6e-3"), "rates")
-    assert other.hash != definition.read(RATES, "rates").hash
-    assert definition.load("main").hash in definition.load("main").hashes
-
-
 ONCE = """
 protocol: learned
 tasks: [copy, language]
@@ -388,34 +359,6 @@ def test_other_seeds_of_the_same_rows_and_tasks_are_ranked_in_one_section() -> N
     other = definition.read(AGAIN.replace("tasks: [copy], seeds", "protocol: cpu, seeds"), "other")
     first, *_ = measured_parts(other, MeasuredRuns.of(found))
     assert set(first.runs["seed"]) == {20}  # under another protocol it is no second seed
-
-
-def test_a_row_whose_rate_the_board_chose_is_ranked_beside_the_others() -> None:
-    board = definition.read(RATES, "rates")
-    chosen = {"rope": "0.006", "fox": "", "t5": ""}
-    found = []
-    for row, rate in chosen.items():
-        protocol = f"learned (training.learning_rate={rate})" if rate else "learned"
-        found.append(record(row, {1: 1.0, 8: 0.5}, 20, protocol, extension="direct"))
-    # A rate that the board did not choose, and one that it chose for another row.
-    found.append(
-        record(
-            "fox", {1: 1.0, 8: 0.9}, 20, "learned (training.learning_rate=0.006)", encoding="fox"
-        )
-    )
-    joined = under_one_protocol(found, board)
-    other = "learned (training.learning_rate=0.006)"
-    assert {(each.method.label, each.protocol.label) for each in joined} == {
-        ("rope", "learned"),
-        ("fox", "learned"),
-        ("t5", "learned"),
-        ("fox", other),
-    }
-    own = [each for each in joined if each.protocol.label == "learned"]
-    assert len({each.protocol.hash for each in own}) == 1
-    (part,) = measured_parts(board, MeasuredRuns.of(joined))
-    assert set(part.runs["row"]) == {"rope", "fox", "t5"}
-    assert under_one_protocol(found, definition.load("main")) == found
 
 
 PREDICTED = """

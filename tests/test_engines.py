@@ -172,7 +172,6 @@ def same_records(place: Place, serial: Place) -> None:
         ("cores", "hydra-joblib-launcher", "joblib"),
         ("joblib", "hydra-joblib-launcher", "joblib"),
         ("slurm", "hydra-submitit-launcher", "slurm"),
-        ("ray_workers", "hydra-ray-launcher", "ray"),
     ],
 )
 def test_an_engine_that_is_not_installed_names_its_extra(
@@ -186,7 +185,7 @@ def test_an_engine_that_is_not_installed_names_its_extra(
 
     Plugins.instance()  # has what is installed store its configurations
     stored = ConfigStore.instance().repo["hydra"].get("launcher", {})
-    for name in ("joblib.yaml", "submitit_slurm.yaml", "ray.yaml"):
+    for name in ("joblib.yaml", "submitit_slurm.yaml"):
         monkeypatch.delitem(stored, name, raising=False)
     status, out, err = answered("-m", "seed=0,1", f"hydra/launcher={launcher}")
     assert (status, out) == (1, "")
@@ -347,53 +346,3 @@ def _queued(environment: dict[str, str]) -> str:
     return subprocess.run(
         ["squeue", "--noheader"], env=environment, capture_output=True, text=True, check=True
     ).stdout
-
-
-# -- ray -------------------------------------------------------------------------------------------
-
-RAY_PYTHON = "POSBENCH_RAY_PYTHON"  # of an environment with posbench[ray], see constraints-ray.txt
-with_ray = sys.executable if importlib.util.find_spec("ray") else os.environ.get(RAY_PYTHON)
-needs_ray = pytest.mark.skipif(
-    with_ray is None,
-    reason="needs hydra-ray-launcher in an environment of its own (constraints-ray.txt), whose "
-    f"interpreter {RAY_PYTHON} names",
-)
-WORKERS = ("hydra/launcher=ray_workers", "hydra.launcher.ray.init.num_cpus=2")
-
-
-@pytest.mark.fault("Ray: a run that raises an error, and a worker that dies", times=2)
-@needs_ray
-def test_ray_goes_on_after_a_failure_and_a_dead_worker(tmp_path: Path) -> None:
-    serial, place = Place(tmp_path / "serial"), Place(tmp_path / "ray", deaths=1)
-    serial.python = place.python = str(with_ray)
-    serial.swept("board=engines")  # with the same versions of what computes
-    status, said = place.swept("board=engines", *WORKERS)
-    assert status == 1 and re.search(r"^7 done in .*, 1 failed\.$", said, re.M), said
-    assert re.search(RAISED, said), said
-    assert "launching again" in said and place.deaths.read_text() == "0"
-    same_records(place, serial)
-    told = place.told()
-    assert [told["done", run] for run in serial.records()] == [1] * 7
-
-
-@needs_ray
-@pytest.mark.parametrize(("share", "at_once"), [(0.5, 2), (1, 1)])
-def test_runs_share_a_gpu_of_ray_as_far_as_it_goes(
-    share: float, at_once: int, tmp_path: Path
-) -> None:
-    """Ray counts a GPU that it is told of, whether it is there or not."""
-    place = Place(tmp_path)
-    place.python = str(with_ray)
-    shares = (
-        *("hydra.launcher.ray.init.num_cpus=3", "hydra.launcher.ray.init.num_gpus=1"),
-        *(f"hydra.launcher.ray.remote.num_gpus={share}", "trainer.accelerator=cpu"),
-    )
-    words = ("protocol=smoke", "task=copy", "method=rope,alibi,nope,t5", "training.steps=200")
-    status, said = place.swept(*words, WORKERS[0], *shares)
-    assert status == 0 and re.search(r"^4 done in", said, re.M), said
-    begun, ended = {}, {}
-    for worker in journal.workers(place.results):
-        for event in worker.events:
-            (begun if event.kind == "begun" else ended)[event.run] = event.at
-    together = [sum(begun[other] <= begun[run] < ended[other] for other in begun) for run in begun]
-    assert max(together) == at_once, together

@@ -34,16 +34,13 @@ def test_the_lock_has_all_pins_but_those_of_torch_and_a_hash_for_each() -> None:
     assert re.fullmatch(f"(?:{one})+", text), "and names no place to fetch it from"
 
 
-@pytest.mark.parametrize(
-    ("name", "extra"), [("constraints.txt", "dev"), ("constraints-ray.txt", "ray")]
-)
-def test_what_is_pinned_is_what_the_project_asks_for(name: str, extra: str) -> None:
+def test_what_is_pinned_is_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pinned: dict[str, list[str]] = {}
-    for pin in map(Requirement, pins(name)):
+    for pin in map(Requirement, pins("constraints.txt")):
         [version] = pin.specifier
         pinned.setdefault(pin.name, []).append(version.version)
-    asked = [*project["dependencies"], *project["optional-dependencies"][extra]]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     for each in map(Requirement, asked):
         if each.name != "posbench":  # with extras of its own
             assert all(map(each.specifier.contains, pinned[each.name])), each

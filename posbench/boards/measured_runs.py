@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from posbench.base.content_hash import content_hash
-from posbench.config.board import RATE, Board
+from posbench.config.board import Board
 from posbench.config.board_rows import Pair, pairs, protocol_label
 from posbench.config.methods import AS_TRAINED
 from posbench.config.names import Name
@@ -68,22 +68,20 @@ def under_one_protocol(found: Iterable[Record], board: Board) -> list[Record]:
     """The records, in which a run whose settings the board chose is one of its protocol.
 
     Such a run is called "learned (training.learning_rate=0.006)", and a rate that somebody else
-    chose makes another protocol. The `rates` of the board are part of how its rows are trained.
-    What the `settings` of a part change of the protocol becomes part of the name of a row, so that
-    its runs are ranked beside those of the others.
+    chose makes another protocol. What the `settings` of a part change of the protocol becomes part
+    of the name of a row, so that its runs are ranked beside those of the others.
     """
     own = {each.protocol.label: each.protocol for each in found}
     renamed: dict[tuple[str, Pair], tuple[str, tuple[str, ...]]] = {}
     for part in board.parts.values():
         protocol = part.protocol or board.protocol
-        chosen = zip(pairs(part), part.choices, part.rate_of_each, strict=True)
-        for pair, words, rate in chosen if not part.experiments else ():
+        chosen = zip(pairs(part), part.words, strict=True)
+        for pair, words in chosen if not part.experiments else ():
             others = tuple(sorted(word for word in words if not Word.of(word).makes_row))
-            settings = (*others, *([] if rate is None else [f"{RATE}={rate}"]))
-            if settings:
+            if others:
                 # What records have in the name of the row comes before the others.
                 before = pair[2].removesuffix(", ".join(others)).removesuffix(", ")
-                label = protocol_label(protocol, settings)
+                label = protocol_label(protocol, others)
                 renamed[label, (pair[0], pair[1], before)] = protocol, others
     joined = []
     for each in found:
@@ -92,10 +90,9 @@ def under_one_protocol(found: Iterable[Record], board: Board) -> list[Record]:
             label, others = renamed[place]
             joint = own.setdefault(label, Name(name=label, hash=each.protocol.hash))
             method = each.method
-            if others:
-                meant = content_hash([method.hash, *others])
-                changed = (*method.changed, *others)
-                method = method.model_copy(update={"changed": changed, "hash": meant})
+            meant = content_hash([method.hash, *others])
+            changed = (*method.changed, *others)
+            method = method.model_copy(update={"changed": changed, "hash": meant})
             each = each.model_copy(update={"protocol": joint, "method": method})
         joined.append(each)
     return joined

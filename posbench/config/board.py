@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import (
@@ -30,11 +30,9 @@ from posbench.base.content_hash import content_hash
 from posbench.base.errors import PosbenchError, first_mistake
 from posbench.base.wording import closest
 from posbench.config.folders import names as option_names
-from posbench.config.methods import AS_TRAINED, of_method
+from posbench.config.methods import AS_TRAINED
 from posbench.config.words import Word
 from posbench.config.yaml_text import loaded
-
-RATE = "training.learning_rate"
 
 # -- boards ----------------------------------------------------------------------------------------
 
@@ -50,9 +48,8 @@ class Rows(DefinitionPart):
 
     They are `methods` by name, or each of `encodings` with each of `extensions`, all with the same
     `settings`, which are written as on the command line. A setting that lists several values, as in
-    `encoding.base=10,100`, makes a row of each of them, as a sweep does. `rates` are learning rates
-    by the name of a method or else of its encoding; the others have that of the protocol. Tasks of
-    `once` take long, and are run with the first seed alone.
+    `encoding.base=10,100`, makes a row of each of them, as a sweep does. Tasks of `once` take long,
+    and are run with the first seed alone.
     """
 
     about: str = ""  # a sentence above their table
@@ -60,17 +57,11 @@ class Rows(DefinitionPart):
     encodings: tuple[str, ...] = ()
     extensions: tuple[str, ...] = (AS_TRAINED,)
     settings: tuple[str, ...] = ()
-    rates: tuple[tuple[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]], ...] = ()
     tasks: tuple[str, ...] = ()  # () for all of the board's
     protocol: str = ""  # "" for the board's
     experiments: tuple[str, ...] = ()  # each with a protocol and a task of its own, instead of both
     seeds: tuple[int, ...] = Field(min_length=1)
     once: tuple[str, ...] = ()
-
-    @field_validator("rates", mode="before")
-    @classmethod
-    def _by_name(cls, rates: Any) -> Any:
-        return tuple(rates.items()) if isinstance(rates, dict) else rates
 
     @model_validator(mode="after")
     def _has_rows(self) -> Rows:
@@ -78,10 +69,6 @@ class Rows(DefinitionPart):
             raise ValueError("names no methods and no encodings")
         if self.experiments and (self.tasks or self.protocol):
             raise ValueError("names experiments, which choose protocol and tasks: leave those out")
-        known = {*self.methods, *self.encodings, *map(_encoding_of, self.methods)}
-        for name, _ in self.rates:
-            if name not in known:
-                raise ValueError(f"has a rate of {name}, which is none of its rows: leave it out")
         return self
 
     def seeds_of(self, task: str) -> tuple[int, ...]:
@@ -90,20 +77,6 @@ class Rows(DefinitionPart):
 
     @property
     def words(self) -> list[tuple[str, ...]]:
-        """The words of the command line that make the runs of each row."""
-        rates = [[] if rate is None else [f"{RATE}={rate}"] for rate in self.rate_of_each]
-        return [(*row, *rate) for row, rate in zip(self.choices, rates, strict=True)]
-
-    @property
-    def rate_of_each(self) -> list[float | None]:
-        """The learning rate of each row, None where it is that of the protocol."""
-        rates = dict(self.rates)
-        named = [rates.get(name, rates.get(_encoding_of(name))) for name in self.methods]
-        named += [rates.get(name) for name in self.encodings for _ in self.extensions]
-        return [rate for rate in named for _ in self.combinations]
-
-    @property
-    def choices(self) -> list[tuple[str, ...]]:
         """The words of the command line that choose each row."""
         pairs = itertools.product(self.encodings, self.extensions)
         found: list[tuple[str, ...]] = [(f"method={name}",) for name in self.methods]
@@ -117,10 +90,6 @@ class Rows(DefinitionPart):
         """The settings of each row; several where they list several values."""
         each = ([word] if "," not in word else Word.of(word).each() for word in self.settings)
         return list(itertools.product(*each))
-
-
-def _encoding_of(method: str) -> str:
-    return of_method(method).get("encoding", method)
 
 
 class Contrast(DefinitionPart):
@@ -235,7 +204,7 @@ class Board(DefinitionPart):
             "groups": {name: {"asks"} for name in self.groups},
             # What is empty is left out as if there were no such key: older records carry that hash.
             "parts": {
-                title: {"about"} | {each for each in ("rates", "once") if not getattr(rows, each)}
+                title: {"about"} if rows.once else {"about", "once"}
                 for title, rows in self.parts.items()
             },
         }

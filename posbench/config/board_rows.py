@@ -50,7 +50,7 @@ def _written(rows: Rows) -> list[Pair]:
 
 def _identified(rows: Rows) -> list[Pair]:
     found = _written(rows)
-    for place, words in enumerate(rows.choices):
+    for place, words in enumerate(rows.words):
         with suppress(*BROKEN):
             found[place] = _named(words)
     return found

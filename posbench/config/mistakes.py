@@ -35,7 +35,6 @@ EXTRAS = {
     "hydra/launcher/joblib": ("hydra-joblib-launcher", "joblib"),
     "hydra/launcher/submitit_local": ("hydra-submitit-launcher", "slurm"),
     "hydra/launcher/submitit_slurm": ("hydra-submitit-launcher", "slurm"),
-    "hydra/launcher/ray": ("hydra-ray-launcher", "ray"),
 }
 """Configurations of packages that may not be there: the name of each, and the extra with it."""
 
