@@ -1,6 +1,6 @@
 """The commands as functions: what `import posbench` offers beside encodings and extensions.
 
-    posbench.encodings()                                         what there is, as a data frame
+    posbench.list_encodings()                                    what there is, as a data frame
     posbench.run("method=rope_yarn", "task=passkey")             one run: its table
     posbench.run(method=["rope", "alibi"], task="copy", seed=range(3), training={"steps": 500})
     posbench.check(MyEncoding)                                   a frame of promises
@@ -23,7 +23,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from hydra.plugins.launcher import Launcher
@@ -43,57 +43,34 @@ from posbench.config.own_class import OwnClass, plain
 from posbench.config.provenance import known_hash
 from posbench.config.words import MOST, Word, quoted, readable
 from posbench.records import tables
-from posbench.results import load, summarise
 from posbench.running.run_spec import RunSpec
 from posbench.sweeping.requests import Request, request
 from posbench.sweeping.working import work
 
-if TYPE_CHECKING:
-    from posbench.showing.plotting import plot
-
-__all__ = [
-    "check",
-    "compare",
-    "encodings",
-    "extensions",
-    "load",
-    "plot",
-    "run",
-    "summarise",
-    "tasks",
-]
+__all__ = ["check", "compare", "list_encodings", "list_extensions", "list_tasks", "run"]
 
 OF_MAKING = ("force", "plan_only", "audit")
 """Settings that ask for something to be made, and not for another record."""
 
 
-def __getattr__(name: str) -> Any:
-    """`plot`, once it is asked for: it imports matplotlib."""
-    if name != "plot":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from posbench.showing.plotting import plot
-
-    return plot
-
-
 # -- what there is ---------------------------------------------------------------------------------
 
 
-def encodings() -> pd.DataFrame:
+def list_encodings() -> pd.DataFrame:
     """Every encoding by its name, with what it is, its formula, its source, how its attention is
     computed, whether keys can be cached, and the method that runs it.
     """
     return _listed("encoding").drop(columns=["needs", "served_by"])
 
 
-def extensions() -> pd.DataFrame:
-    """Every extension by its name: as `encodings`, with what it needs of an encoding and who serves
-    it.
+def list_extensions() -> pd.DataFrame:
+    """Every extension by its name: as `list_encodings`, with what it needs of an encoding and who
+    serves it.
     """
     return _listed("extension")
 
 
-def tasks() -> pd.DataFrame:
+def list_tasks() -> pd.DataFrame:
     """Every task by its name, with its family, what it asks and where it comes from."""
     return _listed("task")[["family", "what", "source"]]
 
@@ -215,7 +192,7 @@ def check(subject: type | str | Path, *words: str, **settings: Any) -> pd.DataFr
         a line a promise: "ok", "FAILED" or "--" for one that was not asked, and why. Its `attrs`
         have the "notes": how scores change with the distance, and which rows look the same
     """
-    from posbench.check import command
+    from posbench.checks import command
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(_sentences([], []))

@@ -16,7 +16,7 @@ COMMANDS = {
     "status": ("posbench.sweeping.status", "how far a sweep is"),
     "board": ("posbench.boards.command", "records in, tables and a page out; board claims FOLDER"),
     "compare": ("posbench.boards.compare.command", "your method or task among published rows"),
-    "check": ("posbench.check.command", "does your class keep its promises?"),
+    "check": ("posbench.checks.command", "does your class keep its promises?"),
     "explain": ("posbench.explain.command", "where a trained model looks; explain catalogue"),
     "records": ("posbench.sharing.command", "publish, verify, bundle, accept, export, upload, zoo"),
     "pretrained": (

@@ -9,26 +9,20 @@ work. `posbench records` publishes records and verifies them: see `posbench.shar
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import counted
 from posbench.records import files, tables
 from posbench.records.files import LOCAL, keeping_all
-from posbench.records.published import publish_matching
-from posbench.statistics import standings
-from posbench.statistics.aggregates import DRAWS
-from posbench.statistics.standings import SIGNIFICANT, summarise
+from posbench.statistics.standings import compare, summarise
 
 if TYPE_CHECKING:
     from posbench.showing.plotting import plot
 
-__all__ = ["compare", "load", "plot", "publish_matching", "summarise"]
+__all__ = ["compare", "load", "plot", "summarise"]
 
 
 def __getattr__(name: str) -> Any:
@@ -67,27 +61,3 @@ def _is_folder(folder: Path) -> bool:
         return folder.is_dir()
     except OSError:
         return False
-
-
-def compare(
-    frame: pd.DataFrame,
-    a: str,
-    b: str,
-    board: Mapping[str, str] | Sequence[str] | None = None,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> pd.DataFrame:
-    found = standings.compare(frame, a, b, board, draws, seed)
-    least = float(found["p_least"].min())
-    if least > SIGNIFICANT:
-        tasks = len(found.index.difference([standings.COMMON]))
-        warnings.warn(
-            f"{a} and {b} have too few runs for a test ({counted(tasks, 'task')} in common): no "
-            f"p_value of these can be below {least:.2g}, whatever the difference; compare them on "
-            "more seeds or tasks",
-            stacklevel=2,
-        )
-    return found
-
-
-compare.__doc__ = standings.compare.__doc__

@@ -20,7 +20,7 @@ from posbench.base.disk import Lock, write_whole
 from posbench.base.errors import PosbenchError, Unwritable, of_limits
 from posbench.boards import command as leaderboard
 from posbench.boards.claims.claim import read_claims
-from posbench.check.command import main as check
+from posbench.checks.command import main as check
 from posbench.config import board, folders
 from posbench.config.exit_status import of_the_system
 from posbench.pretrained.command import main as pretrained

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import json
-import pickle
 import pydoc
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from wrong import TASKS
 import posbench
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.calls import written
-from posbench.check import command, conformance
+from posbench.checks import command, conformance
 from posbench.config.folders import own_names
 from posbench.config.record_command import Command
 from posbench.encodings.rope import RoPE
@@ -55,13 +53,14 @@ def record(folder: Path, method: str) -> str:
 
 def test_the_package_names_what_there_is() -> None:
     names = dir(posbench)
-    assert {"run", "check", "compare", "encodings", "load", "plot"} <= {*names}
+    assert {"run", "check", "compare", "list_encodings", "load", "plot"} <= {*names}
     assert {*own_names("encoding"), *own_names("extension")} <= {*names}
     assert all(callable(getattr(posbench, name)) for name in posbench.__all__)
 
 
 def test_frames_have_every_name_with_what_the_reference_says() -> None:
-    encodings, extensions, tasks = posbench.encodings(), posbench.extensions(), posbench.tasks()
+    encodings, extensions = posbench.list_encodings(), posbench.list_extensions()
+    tasks = posbench.list_tasks()
     for group, frame in (("encoding", encodings), ("extension", extensions), ("task", tasks)):
         assert sorted(frame.index) == sorted(own_names(group))
         assert (frame["what"] != "").all()
@@ -91,23 +90,6 @@ def test_help_shows_settings_sizes_and_the_formula() -> None:
     assert "head_width:" not in pydoc.render_doc(posbench.yarn), "an extension has no sizes"
 
 
-@pytest.mark.parametrize("name", ["check", "encodings", "extensions", "tasks"])
-def test_help_of_a_package_that_is_called_is_that_of_the_call(name: str) -> None:
-    shown = pydoc.render_doc(getattr(posbench, name), renderer=pydoc.plaintext)
-    function = getattr(importlib.import_module("posbench.calls"), name)
-    assert f"posbench.{name} - {name}({', '.join(map(str, [*signature(function)]))}" in shown
-    assert inspect.getdoc(function).splitlines()[0] in shown
-    assert inspect.signature(getattr(posbench, name)) == inspect.signature(function)
-
-
-def signature(function: Any) -> Iterator[Any]:
-    return iter(inspect.signature(function).parameters.values())
-
-
-def test_a_package_that_is_called_goes_to_another_process() -> None:
-    assert pickle.loads(pickle.dumps(posbench.check)) is posbench.check
-
-
 def test_classes_are_found_in_the_package() -> None:
     assert posbench.PosbenchError is PosbenchError and posbench.Sizes is Sizes
     assert {"PosbenchError", "Position", "Sizes"} <= {*dir(posbench)}
@@ -116,22 +98,11 @@ def test_classes_are_found_in_the_package() -> None:
 def test_importing_is_quick() -> None:
     """Neither torch nor pandas is imported before something asks for them."""
     code = (
-        "import sys, posbench; dir(posbench); hasattr(posbench, 'ropee'); posbench.encodings;"
+        "import sys, posbench; dir(posbench); hasattr(posbench, 'ropee');"
         "print([name for name in ('torch', 'pandas', 'hydra') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.slow
-def test_a_package_that_is_called_is_still_a_package() -> None:
-    code = (
-        "import posbench.check, posbench.tasks, posbench.encodings.rope; "
-        "from posbench.check import command; import posbench; "
-        "print(posbench.encodings.rope.RoPE.__name__, len(posbench.tasks()) > 20)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "RoPE True"
 
 
 # -- runs ------------------------------------------------------------------------------------------

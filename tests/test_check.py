@@ -20,7 +20,7 @@ from hydra.core.global_hydra import GlobalHydra
 from wrong import ENCODINGS, EXTENSIONS, TASKS, Wrong
 
 from posbench.base.errors import PosbenchError
-from posbench.check import (
+from posbench.checks import (
     command,
     conformance,
     conformance_of_extensions,

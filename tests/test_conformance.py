@@ -18,15 +18,15 @@ from offered import thinned
 from omegaconf import OmegaConf
 
 from posbench.base.errors import IllegalExtension
-from posbench.check import conformance, conformance_of_tasks, counting
-from posbench.check.conformance_of_extensions import (
+from posbench.checks import conformance, conformance_of_tasks, counting
+from posbench.checks.conformance_of_extensions import (
     ExtendedSubject,
     change_between,
     every_numeric_setting_changes_an_output,
     of_stack,
 )
-from posbench.check.conformance_of_tasks import ChosenTask
-from posbench.check.suite import NotAsked
+from posbench.checks.conformance_of_tasks import ChosenTask
+from posbench.checks.suite import NotAsked
 from posbench.config import legality
 from posbench.config.building import build
 from posbench.config.compose import compose

@@ -18,7 +18,7 @@ from small_runs import tiny, trained
 from torch import Tensor
 
 from posbench.base.errors import ConfigError, IllegalExtension
-from posbench.check.devices import Elsewhere, WrongDevice, elsewhere
+from posbench.checks.devices import Elsewhere, WrongDevice, elsewhere
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.config.folders import own_names

@@ -28,7 +28,6 @@ from test_resuming import train as resumed
 from posbench.base import disk
 from posbench.base.disk import Lock, noted, read_bytes
 from posbench.base.errors import Unreadable, Unwritable
-from posbench.cli import COMMANDS
 from posbench.config import exit_status
 from posbench.config.compose import composing
 from posbench.core.training import Training, fit

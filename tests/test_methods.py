@@ -12,7 +12,7 @@ import pytest
 from offered import CONF
 
 from posbench.base.errors import ConfigError
-from posbench.check import command
+from posbench.checks import command
 from posbench.config import folders
 from posbench.config import methods as table
 from posbench.config.compose import compose, composing

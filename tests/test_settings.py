@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from posbench.base.errors import ConfigError
-from posbench.check.conformance import MODEL_CHANGES
+from posbench.checks.conformance import MODEL_CHANGES
 from posbench.core import evaluation
 from posbench.core.settings import EvaluationConfig, ModelConfig, TrainingConfig
 from posbench.core.training import Training, fit

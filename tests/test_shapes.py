@@ -14,11 +14,11 @@ from small_runs import TINY
 
 from posbench.base.errors import PosbenchError
 from posbench.config.compose import compose, composing
+from posbench.running.before_training import refuse_wrong_shapes
 from posbench.running.console import Console
 from posbench.running.make import make
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
-from posbench.running.shapes import refuse_wrong_shapes
 from posbench.running.subject import Subject
 from posbench.running.together import train_together
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 SAME = 1e-5
 """A share of the largest logit up to which logits are the same."""
-FARTHEST = 2**20
+EXACT_UP_TO = 2**20
 """Positions beyond which angles in float32 are no longer those that were meant."""
 
 
@@ -170,7 +170,7 @@ class Verification:
             )
             length = settings.length or round(max([longest, *reach]))
             near = torch.arange(min(TOKENS, length))
-            far = spread(min(length, FARTHEST))
+            far = spread(min(length, EXACT_UP_TO))
             # Transformers has the rule of a short text for the first of them.
             ours = [_logits(mounted, near, len(near)), _logits(mounted, far, length)]
             mounted.unmount()
@@ -249,7 +249,7 @@ class Verification:
     @property
     def compared(self) -> int:
         """The positions over which logits are compared with those of transformers."""
-        return min(self.length, FARTHEST)
+        return min(self.length, EXACT_UP_TO)
 
     def against_transformers(self) -> Iterator[str]:
         from posbench.pretrained.serving import rounding

@@ -33,13 +33,13 @@ from posbench.records.record import (
     Search,
 )
 from posbench.running.audit import audit
+from posbench.running.before_training import refuse_wrong_shapes
 from posbench.running.checkpoints import Checkpoints
 from posbench.running.console import Console
 from posbench.running.length_results import LengthResults
 from posbench.running.memory import refuse_too_large
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
-from posbench.running.shapes import refuse_wrong_shapes
 from posbench.running.train import TrainedModel, train
 
 

@@ -10,6 +10,7 @@ import filelock
 import torch
 
 from posbench.base.errors import Diverged, PosbenchError
+from posbench.running.before_training import refuse_wrong_shapes
 from posbench.running.checkpoints import UNFINISHED, Checkpoints, obeying_signals
 from posbench.running.console import Console
 from posbench.running.devices import device
@@ -18,7 +19,6 @@ from posbench.running.replicas.fitting import fit_together
 from posbench.running.replicas.trainings import CannotReplicate
 from posbench.running.run_spec import RunSpec
 from posbench.running.setup import Setup
-from posbench.running.shapes import refuse_wrong_shapes
 from posbench.running.shared_training import SharedTraining
 
 

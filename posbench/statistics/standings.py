@@ -6,6 +6,7 @@ and how far it *reaches* where it has. See `posbench.statistics.effects` for the
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -200,8 +201,8 @@ def compare(
         and `p_value`, two-sided, of the `test`: "sign flip" where all runs of both share their
         weights, seed by seed, "permutation" elsewhere, and "t over tasks" in the last line.
         `p_least` is the least p-value that the test can give of so many runs: 1 for one seed of one
-        task, which can tell nothing. `posbench.results.compare` warns where no test can reach .05.
-        `p_holm` is adjusted over the tasks.
+        task, which can tell nothing. A warning says so where no test can reach .05. `p_holm` is
+        adjusted over the tasks.
 
     Raises:
         PosbenchError: if a row is unknown, the two have learned no task in common, or as
@@ -232,7 +233,16 @@ def compare(
         "p_least": np.nan if np.isnan(less["p"]) else 0.0,
         "test": "t over tasks",
     }
-    return pd.DataFrame.from_dict(lines, orient="index").rename_axis(index="task")
+    found = pd.DataFrame.from_dict(lines, orient="index").rename_axis(index="task")
+    least = float(found["p_least"].min())
+    if least > SIGNIFICANT:
+        warnings.warn(
+            f"{a} and {b} have too few runs for a test ({counted(len(tasks), 'task')} in common): "
+            f"no p_value of these can be below {least:.2g}, whatever the difference; compare them "
+            "on more seeds or tasks",
+            stacklevel=2,
+        )
+    return found
 
 
 def of_board(

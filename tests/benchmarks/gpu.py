@@ -28,7 +28,7 @@ from speed import HEAD, ROOT, Row
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from posbench.check.paths import moved
+from posbench.checks.attention_paths import moved
 from posbench.config.compose import composing
 from posbench.core.attention import attend, dense
 from posbench.core.scoring import Inputs, loss

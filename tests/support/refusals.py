@@ -31,7 +31,7 @@ MODULES = {
     "results": "posbench.sharing.command",
     "status": "posbench.sweeping.status",
     "catalogue": "posbench.explain.catalogue",
-    "check": "posbench.check.command",
+    "check": "posbench.checks.command",
     "claims": "posbench.boards.claims.page",
     "compare": "posbench.boards.compare.command",
     "explain": "posbench.explain.command",

@@ -9,11 +9,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from posbench.check import counting, devices
-from posbench.check.paths import moved
+from posbench.checks import counting, devices
+from posbench.checks.attention_paths import moved
 from posbench.core.attention import Attention, attend, dense
 from posbench.core.encoding import Draw, PositionEncoding
-from posbench.running import shapes
+from posbench.running import before_training
 from posbench.running.subject import (
     EXACT,
     HEADS,
@@ -42,8 +42,8 @@ def calls_return_what_attention_takes(subject: Subject) -> None:
     """`positions`, `embed` and `encode`, and the terms and masks in what `encode` returns."""
     for encoding in subject.layers():
         a = call(PLACES, batch=ROWS)
-        shapes.drawn(encoding, a.q_pos, ROWS)
-        shapes.called(encoding, a)
+        before_training.drawn(encoding, a.q_pos, ROWS)
+        before_training.called(encoding, a)
 
 
 def outputs_are_finite(subject: Subject) -> None:
@@ -304,7 +304,7 @@ def _traces(encoding: PositionEncoding, a: Attention) -> list[tuple[str, Tensor]
     """The terms that an encoding adds to embeddings and scores, and its queries and keys."""
     rows = slice(0, PLACES)
     found = [("embedding", (encoding.embed(a.x, a.q_pos) - a.x).detach())]
-    for leaf in shapes.leaves(encoding.encode(a)):
+    for leaf in before_training.leaves(encoding.encode(a)):
         bias = leaf.bias(rows)
         if bias is not None:
             hidden = torch.ones(PLACES, PLACES, dtype=torch.bool).triu(1)

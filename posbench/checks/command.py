@@ -27,7 +27,7 @@ from rich.console import Console
 from posbench.base.errors import ConfigError, PosbenchError
 from posbench.base.wording import agreeing
 from posbench.base.wording import shown as in_sentence
-from posbench.check.suite import Check, NotAsked, Suite
+from posbench.checks.suite import Check, NotAsked, Suite
 from posbench.config import command_lines, constructors, folders, mistakes
 from posbench.config.blame import last_line_in, place, shown, told
 from posbench.config.building import OF_A_RUN, class_of_run
@@ -211,7 +211,7 @@ def _picture(kind: str, words: Sequence[str], subject: Any) -> Iterator[str]:
 def _suite(kind: str) -> Suite:
     """The checks of a kind."""
     # This imports torch, which is not needed to report a mistake in the words.
-    from posbench.check import conformance, conformance_of_extensions, conformance_of_tasks
+    from posbench.checks import conformance, conformance_of_extensions, conformance_of_tasks
 
     suites = {
         "encoding": conformance.SUITE,

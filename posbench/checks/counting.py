@@ -9,7 +9,7 @@ from torch import Tensor
 
 from posbench.core.attention import Attention
 from posbench.core.encoding import Draw, PositionEncoding
-from posbench.running import shapes
+from posbench.running import before_training
 from posbench.running.subject import HEADS, WIDTH
 
 COUNTING = frozenset(
@@ -76,7 +76,7 @@ def found(encoding: PositionEncoding, places: int = PLACES) -> str:
     if where := _differing((encoding.embed(a.x, a.q_pos) - a.x)[0], labels):
         return f"the embedding {where}"
     plan, rows = encoding.encode(a), slice(0, places)
-    for leaf in shapes.leaves(plan):
+    for leaf in before_training.leaves(plan):
         of_tokens = {"query": leaf.q, "key": leaf.k, "value": leaf.v}
         if leaf.finish is not None:
             same = leaf.v[..., :1, :].expand_as(leaf.v)

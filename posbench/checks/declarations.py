@@ -10,7 +10,7 @@ import torch
 
 from posbench.base.errors import IllegalExtension, PosbenchError
 from posbench.base.wording import closest
-from posbench.check import counting
+from posbench.checks import counting
 from posbench.core.encoding import PositionEncoding
 from posbench.core.extension import ExtensionWrapper
 from posbench.core.frequencies import Frequencies

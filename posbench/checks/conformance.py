@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from posbench.base.errors import ConfigError
-from posbench.check import contract, declarations, paths
-from posbench.check.suite import Suite
+from posbench.checks import attention_paths, contract, declarations
+from posbench.checks.suite import Suite
 from posbench.core.encoding import PositionEncoding
 from posbench.core.scoring import inputs, loss
 from posbench.core.streams import stream_seed
-from posbench.running import shapes
+from posbench.running import before_training
 from posbench.running.setup import Setup
 from posbench.running.subject import (
     CPU_HEAD,
@@ -140,7 +140,7 @@ def every_parameter_gets_a_gradient(subject: Subject) -> None:
     run = subject.made()
     model = run.model()
     for layer in model.encodings:
-        shapes.refuse_hidden_parameters(layer)
+        before_training.refuse_hidden_parameters(layer)
     data = inputs(
         run.task.batch(run.train_length, 16, 0, "train", 0), model.encodings, 0, training=True
     )
@@ -217,9 +217,9 @@ SUITE = Suite(
         contract.training_and_test_are_the_same,
         contract.mixed_precision_runs,
         contract.no_tensor_is_made_on_another_device,
-        paths.fused_path_equals_the_dense_reference,
-        paths.fused_path_stays_within_tolerance_at_8x,
-        paths.any_block_size_gives_the_same,
+        attention_paths.fused_path_equals_the_dense_reference,
+        attention_paths.fused_path_stays_within_tolerance_at_8x,
+        attention_paths.any_block_size_gives_the_same,
         contract.no_output_depends_on_a_later_token,
         contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
         contract.positions_are_taken_as_they_come,

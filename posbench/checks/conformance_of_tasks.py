@@ -13,7 +13,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from posbench.base.errors import ConfigError
-from posbench.check.suite import NotAsked, Suite
+from posbench.checks.suite import NotAsked, Suite
 from posbench.config.building import build
 from posbench.config.compose import compose
 from posbench.core.settings import checked

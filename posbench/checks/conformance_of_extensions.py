@@ -19,8 +19,8 @@ from torch import Tensor
 
 from posbench.base.errors import ConfigError, IllegalExtension
 from posbench.base.wording import closest
-from posbench.check import contract, paths
-from posbench.check.suite import NotAsked, Suite
+from posbench.checks import attention_paths, contract
+from posbench.checks.suite import NotAsked, Suite
 from posbench.config.folders import own_names
 from posbench.config.options import options
 from posbench.core.encoding import EncodingStack, PositionEncoding
@@ -336,8 +336,8 @@ SUITE = Suite(
         something_changes_beyond_training,
         scale_follows_the_length_as_declared,
         every_numeric_setting_changes_an_output,
-        paths.fused_path_equals_the_dense_reference,
-        paths.any_block_size_gives_the_same,
+        attention_paths.fused_path_equals_the_dense_reference,
+        attention_paths.any_block_size_gives_the_same,
         contract.no_output_depends_on_a_later_token,
         contract.a_prefix_gives_alone_what_it_gives_within_the_whole,
         contract.finite_under_decreasing_positions,
