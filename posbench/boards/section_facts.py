@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from scipy.stats import ttest_rel
 
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import closest, counted, listed
@@ -23,6 +24,7 @@ from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, w
 from posbench.statistics.aggregates import Estimate
 from posbench.statistics.correlation import rank_correlation
 from posbench.statistics.effects import AdditiveFit
+from posbench.statistics.randomisation import holm
 from posbench.statistics.standings import SIGNIFICANT
 
 MOST = 9
@@ -171,20 +173,32 @@ class SectionFacts:
         of_task = cells.reindex(columns=[task])[task]
         return float(of_task[row] - of_task[other])
 
-    def cell(self, row: str, task: str) -> str:
+    def cell(self, row: str, task: str, seed: int | None = None) -> str:
         """How far a row reaches on one task; a dash where none of its trainings learned it."""
-        self.of(row)
-        return number(float(self.standing.cells().loc[row, task]))
+        return number(self.area(row, task, seed))
 
-    def right(self, row: str, task: str, n: int, above: float = 0, up_to: float = 1) -> float:
-        """The share of tokens that are right at a test length, over all seeds, among those whose
-        source is that far: as a share of the largest distance in training, by whole bins.
+    def area(self, row: str, task: str, seed: int | None = None) -> float:
+        """The same for a condition, not rounded, of all its seeds or of one; NaN for the dash."""
+        areas = self._learned_areas(row, task)
+        return float((areas if seed is None else areas[areas.index == seed]).mean())
+
+    def right(
+        self,
+        row: str,
+        task: str,
+        n: int,
+        above: float = 0,
+        up_to: float = 1,
+        seed: int | None = None,
+    ) -> float:
+        """The share of tokens that are right at a test length, of all seeds or of one, among those
+        whose source is that far: as a share of the largest distance in training, by whole bins.
         """
         self.of(row)
         bins = [
             (tokens, tokens * share)
             for shown, record in self.measured.shown
-            if shown == (self.standing.part.protocol, task, row)
+            if shown == (self.standing.part.protocol, task, row) and seed in (None, record.seed)
             for view in record.views
             if (view.by, view.test_length) == ("distance", n)
             for low, high, tokens, share in zip(
@@ -264,6 +278,20 @@ class SectionFacts:
         less = self._fitted.differences(row, self.placed).reindex(self.placed)
         further = (less["p_holm"] < SIGNIFICANT) & (less["difference"] > 0)
         return [each for each in self.placed if further[each]]
+
+    def further_with_zeros(self, row: str) -> list[str]:
+        """The same where a task that a row has not learned counts as 0 for that row, by Student's t
+        over all tasks.
+        """
+        cells = self.standing.cells().loc[self.placed].fillna(0)
+        others = [each for each in self.placed if each != row]
+        tested = ttest_rel(cells.loc[others], cells.loc[[row]], axis=1)
+        level = holm(list(tested.pvalue))
+        return [
+            other
+            for other, t, p in zip(others, tested.statistic, level, strict=True)
+            if t > 0 and p < SIGNIFICANT
+        ]
 
     @property
     def waiting(self) -> list[str]:
