@@ -35,11 +35,14 @@ demo: $(VENV)/.installed ## one training of RoPE, four extensions of it, a board
 	$(BIN)/posbench board
 	@echo 'Next: . $(BIN)/activate, and then posbench --help'
 
+# A process for each core, but each takes a gigabyte of memory.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8
+
 test: $(VENV)/.installed ## the tests: minutes
-	$(BIN)/python -m pytest -m 'not slow'
+	$(PYTEST) -m 'not slow'
 
 test-slow: $(VENV)/.installed ## the tests marked slow
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 mutants: $(VENV)/.installed ## do the tests notice mistakes in the files that have changed?
 	$(BIN)/python -m tests.mutants --changed-since $(SINCE) --seconds $(MUTANT_SECONDS)
