@@ -36,7 +36,7 @@ demo: $(VENV)/.installed ## one training of RoPE, four extensions of it, a board
 	@echo 'Next: . $(BIN)/activate, and then posbench --help'
 
 # A process for each core, but each takes a gigabyte of memory.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8
 
 test: $(VENV)/.installed ## the tests: minutes
 	$(PYTEST) -m 'not slow'

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -563,6 +564,24 @@ def test_two_tasks_are_compared_by_the_rows_that_have_learned_both() -> None:
     assert facts.furthest_on("t") == ["e", "b", "c", "a"]  # and d has not learned it
 
 
+def test_rows_reach_further_with_zeros_by_the_t_of_all_tasks_and_after_correction() -> None:
+    """a: all by .5 and a little. b: as far ahead on three tasks, and 0 on the last, not learned."""
+    tasks = list("stuv")
+    cells = pd.DataFrame(
+        {
+            "a": [0.7, 0.7, 0.71, 0.69],
+            "b": [0.7, 0.7, 0.71, None],
+            "c": [0.2, 0.21, 0.2, 0.19],
+            "d": [0.0] * 4,
+        },
+        tasks,
+    ).T
+    standing: Any = SimpleNamespace(cells=lambda: cells, placed=list("abcd"))
+    facts = SectionFacts(standing, standing, standing)
+    assert facts.further_with_zeros("c") == ["a"], "and d reaches less far"
+    assert facts.further_with_zeros("d") == ["a", "c"]
+
+
 def test_tokens_are_right_by_how_far_their_source_is_over_all_seeds() -> None:
     """4 of 8 and 1 of 10 tokens with one seed, 8 of 8 and 12 of 24 with the other."""
     bins = [
@@ -578,6 +597,9 @@ def test_tokens_are_right_by_how_far_their_source_is_over_all_seeds() -> None:
     facts = SectionFacts(standings_without_board(measured)[0], measured, board)
     assert facts.right("rope", "copy", 10, up_to=0.5) == 12 / 16
     assert facts.right("rope", "copy", 10) == 25 / 50
+    assert facts.right("rope", "copy", 10, up_to=0.5, seed=1) == 1
+    assert facts.area("rope", "copy", 1) == facts.area("rope", "copy")
+    assert np.isnan(facts.area("rope", "copy", 2)) and facts.cell("rope", "copy", 2) == NOTHING
     for row, task, n in (("rope", "copy", 20), ("rope", "sort", 10), ("alibi", "copy", 10)):
         with pytest.raises(PosbenchError, match=r"no such tokens|no row alibi"):
             facts.right(row, task, n)

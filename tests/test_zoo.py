@@ -20,8 +20,7 @@ from posbench.base.errors import ConfigError, PosbenchError, Unreadable
 from posbench.config import provenance
 from posbench.config.compose import compose, composing
 from posbench.core.training import Training
-from posbench.records.files import LOCAL
-from posbench.running.checkpoints import CONTENT, FINISHED, WEIGHTS, Checkpoints
+from posbench.running.checkpoints import CONTENT, WEIGHTS, Checkpoints
 from posbench.running.console import Console
 from posbench.running.resuming import loaded
 from posbench.running.scores import CHECKPOINTS
@@ -139,7 +138,7 @@ def rewritten(part: str = "content", **changes: Any) -> None:
     FILE.write_bytes(save(load(FILE.read_bytes()), {key: json.dumps(entry)}))
 
 
-def test_a_damaged_zoo_is_named(packed: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_zoo_is_named(packed: str) -> None:
     whole = FILE.read_bytes()
     for content in (whole[:-1], pickle.dumps({"weights": 1})):
         FILE.write_bytes(content)
@@ -158,8 +157,6 @@ def test_a_damaged_zoo_is_named(packed: str, capsys: pytest.CaptureFixture[str])
     os.mkfifo(pipe)
     with pytest.raises(Unreadable, match="it is no file"):  # and nobody waits for it
         _ = Zoo(pipe).trainings
-    assert command.main(["unpack", str(FILE)]) == 1
-    assert "is damaged" in capsys.readouterr().err and not LOCAL.exists()
 
 
 @pytest.mark.parametrize(
@@ -181,8 +178,6 @@ def test_weights_that_no_training_has_left_are_not_taken(
     FILE.write_bytes(save(kept, header))
     with pytest.raises(Unreadable, match=rf"{FILE} is damaged \(.*{said}\): get the file again"):
         trained_with_zoo("method=rope")
-    if not kept:
-        assert command.main(["unpack", str(FILE)]) == 1 and not any(LOCAL.rglob(FINISHED))
 
 
 @pytest.mark.parametrize(
@@ -194,19 +189,8 @@ def test_a_log_that_no_training_writes_is_refused(packed: str, wrong: dict[str, 
         _ = Zoo(FILE).trainings
 
 
-def test_who_has_no_zoo_there_unpacks_the_file(
-    packed: str, fits: list[Training], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_zoo_has_is_listed(packed: str, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    for count, there in ((1, 0), (0, 1)):
-        assert command.main(["unpack", str(FILE), "--to", "mine"]) == 0
-        said = f"Copied {count} training{'s' * (count != 1)} to mine; {there} were there.\n"
-        assert capsys.readouterr().out == said
-    folder = Path("mine", CHECKPOINTS, packed)
-    assert {each.name for each in folder.iterdir()} >= {WEIGHTS, CONTENT, FINISHED}
-    before = len(fits)
-    log = trained(tiny(Path("mine"), "method=rope")).log
-    assert len(fits) == before and log == Zoo(FILE).trainings[packed].log
     assert command.main(["list", "results/zoo"]) == 0
     first, line = capsys.readouterr().out.splitlines()[-2:]
     assert first == f"{FILE}: 1 training"
@@ -219,7 +203,6 @@ def test_who_has_no_zoo_there_unpacks_the_file(
     [
         (["pack", "tiny.pt", "--board", "tiny"], "let it end in .safetensors"),
         (["pack", "new.safetensors", "--board", "tiny", "--from", "empty"], "none of the 2 trai"),
-        (["unpack", "nowhere.safetensors"], "nowhere.safetensors is no file"),
         (["list", "made"], "made has no zoo"),
     ],
 )

@@ -400,8 +400,8 @@ def decay(length: int, width: int) -> float:
 
 
 def aliasing(length: int) -> float:
-    """The bound b > L / (2 pi), with which the slowest pair of a wide head turns less than once: its
-    frequency b^(2/d - 1) is taken as 1 / b, and so in `drift`. Source: arXiv 2602.10959.
+    """The bound b > L / (2 pi), with which the slowest pair of a wide head turns less than once.
+    Its frequency b^(2/d - 1) is taken as 1 / b, here and in `drift`. Source: arXiv 2602.10959.
     """
     return length / (2 * math.pi)
 

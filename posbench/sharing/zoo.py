@@ -2,10 +2,9 @@
 
     posbench records zoo pack served.safetensors --board served   those of a board
     posbench records zoo list results/zoo                         what a file or folder has
-    posbench records zoo unpack served.safetensors                among your own
 
 A run finds a training in results/zoo as it finds one of its own; the setting zoo= names another
-place, and zoo= alone none. So only somebody without that folder needs to unpack.
+file or folder, and zoo= alone none.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from posbench.base.disk import Lock, atomically, damaged, noted, write_json, writing_to
+from posbench.base.disk import damaged, noted, writing_to
 from posbench.base.errors import PosbenchError, first_mistake
 from posbench.base.wording import counted, printable
 from posbench.config.command_lines import Parser
@@ -29,7 +28,7 @@ from posbench.records.files import LOCAL
 from posbench.running.checkpoints import CONTENT, FINISHED, WEIGHTS
 from posbench.running.resuming import loaded
 from posbench.running.scores import CHECKPOINTS
-from posbench.running.zoo import AGAIN, SUFFIX, Kept, Zoo, write, zoos
+from posbench.running.zoo import SUFFIX, Kept, Zoo, write, zoos
 from posbench.sweeping.plan import plan
 from posbench.sweeping.requests import request
 
@@ -46,10 +45,6 @@ def main(arguments: list[str] | None = None) -> int:
     shown = commands.add_parser("list", help="what a file has, or each file of a folder")
     shown.set_defaults(carry_out=_list)
     shown.add_argument("source", type=Path, nargs="?", default=Path("results/zoo"), help=help)
-    unpack = commands.add_parser("unpack", help="copy the trainings of a file to your own")
-    unpack.set_defaults(carry_out=_unpack)
-    unpack.add_argument("source", type=Path, help="the file")
-    unpack.add_argument("--to", dest="target", type=Path, default=LOCAL, help=help)
     chosen = parser.parse_args(arguments)
     return exit_status(lambda: chosen.carry_out(chosen))
 
@@ -128,27 +123,3 @@ def _called(node: Mapping[str, Any]) -> str:
         if not name.startswith("_") and source_of_size(name) is None
     ]
     return f"{node['_target_']}({', '.join(shown)})" if shown else str(node["_target_"])
-
-
-def _unpack(chosen: argparse.Namespace) -> int:
-    if not chosen.source.is_file():
-        raise PosbenchError(f"{chosen.source} is no file: name a zoo, a file ending in {SUFFIX}")
-    zoo = Zoo(chosen.source)
-    trainings, copied = zoo.trainings, 0
-    with writing_to(chosen.target):
-        for key, each in trainings.items():
-            folder = chosen.target / CHECKPOINTS / key
-            folder.mkdir(parents=True, exist_ok=True)
-            with Lock(folder / "lock"):
-                if (folder / FINISHED).exists():
-                    continue
-                if not (weights := zoo.weights(key)):
-                    raise damaged(chosen.source, f"it has no weights of {key}", AGAIN)
-                with atomically(folder / WEIGHTS) as beside:
-                    torch.save(weights, beside)
-                write_json(each.content, folder / CONTENT)
-                write_json(each.log.model_dump(mode="json"), folder / FINISHED)
-                copied += 1
-    there = len(trainings) - copied
-    print(f"Copied {counted(copied, 'training')} to {chosen.target}; {there} were there.")
-    return 0
