@@ -39,6 +39,7 @@ def disagreements(run: Setup, model, extension=None, num_samples: int = 64) -> i
     return sum(row.prefix_disagreements for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", thinned("encoding"))
 def test_decoding_token_by_token_changes_nothing(encoding: str) -> None:
     """With weights as they are drawn: some first tokens are right by chance."""
@@ -83,6 +84,7 @@ def test_a_wrong_token_is_what_the_next_is_predicted_from() -> None:
     assert not found[data.where.numpy()].all()
 
 
+@pytest.mark.slow
 def test_an_audit_counts_while_the_record_is_as_it_was(tmp_path: Path) -> None:
     record = ran(tmp_path, "method=rope", "audit=4")
     [audit] = files.read_folder(tmp_path).audits
@@ -103,6 +105,7 @@ def quick(tmp_path: Path) -> Iterator[tuple[str, ...]]:
         yield (*TINY, "training.steps=2", f"results_dir={tmp_path}")
 
 
+@pytest.mark.slow
 def test_a_run_whose_audit_disagrees_is_recorded_and_refused(
     quick: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +122,7 @@ def test_a_run_whose_audit_disagrees_is_recorded_and_refused(
         assert audited.record() is not None
 
 
+@pytest.mark.slow
 def test_a_run_is_complete_with_the_audit_that_is_asked_for(quick: tuple[str, ...]) -> None:
     asked = {count: RunSpec.of(compose(*quick, f"audit={count}")) for count in (0, 2, 4)}
     make(asked[0], io.StringIO())

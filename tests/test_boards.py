@@ -97,6 +97,7 @@ def test_the_main_board_has_what_its_protocol_has() -> None:
         assert run.task.gate == gate
 
 
+@pytest.mark.slow
 def test_some_board_has_every_encoding_and_every_extension_of_rope() -> None:
     """The main board is fixed; what is newer than it is on a panel."""
     parts = [part for name in definition.names() for part in definition.load(name).parts.values()]
@@ -199,6 +200,7 @@ def test_a_row_that_is_not_at_hand_leaves_the_others_as_records_name_them() -> N
     assert naming.pairs(rows) == pairs
 
 
+@pytest.mark.slow
 def test_a_row_of_ones_own_with_settings_is_on_its_board_however_they_are_written(
     tmp_path: Path,
 ) -> None:
@@ -519,6 +521,7 @@ def test_a_board_of_ones_own_stands_in_a_folder(tmp_path: Path) -> None:
         definition.load("mine")
 
 
+@pytest.mark.slow
 def test_the_bounds_on_a_base_are_those_of_their_papers() -> None:
     assert answers.decay(1024, 128) == pytest.approx(4.3e3, rel=0.01)  # table 2 of 2405.14591
     base = answers.decay(40, 32)
@@ -562,6 +565,7 @@ def cells_of(table: Table) -> dict[str, dict[str, str]]:
     return {row.name: dict(zip(headings, row.cells, strict=True)) for row in table.rows}
 
 
+@pytest.mark.slow
 def test_rows_stand_in_the_order_of_what_they_reach() -> None:
     board = small()
     table = of(board, rope=0.4, nope=0.9, rope_pi=0.0)
@@ -635,6 +639,7 @@ def test_an_extension_counts_by_its_training_and_is_marked_where_it_lost_1x() ->
 OF_A_HOST = "encodings: [rope], extensions: [direct, pi, ntk, yarn]"
 
 
+@pytest.mark.slow
 def test_a_part_has_its_own_tasks_alone() -> None:
     board = small(
         SMALL.replace("seeds: [10, 11, 12]}", "seeds: [10, 11, 12], tasks: [copy, passkey]}")
@@ -645,6 +650,7 @@ def test_a_part_has_its_own_tasks_alone() -> None:
     assert set(standing.summary["num_tasks"]) == {2}
 
 
+@pytest.mark.slow
 def test_findings_of_another_day_do_not_stay_unless_somebody_wrote_them(tmp_path: Path) -> None:
     folder = generated(tmp_path, rope=0.4)
     path, words = folder / "findings.md", [str(folder), "--config-dir", str(tmp_path)]
@@ -714,6 +720,7 @@ def test_a_part_of_another_protocol_waits_for_its_own_runs() -> None:
     assert "wide" not in {part.title for part in parts(board, of(small(), rope=0.4))}
 
 
+@pytest.mark.slow
 def test_a_folder_called_after_a_board_refuses_records_of_another_definition(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -732,6 +739,7 @@ def test_a_folder_called_after_a_board_refuses_records_of_another_definition(
     assert "1 of 24 records" in said and "another definition" in said
 
 
+@pytest.mark.slow
 def test_rows_of_the_user_are_shown_beside_those_of_the_board() -> None:
     """As after `records unpack`: on their tasks, among all rows of their protocol and class."""
     board = small()

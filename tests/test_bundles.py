@@ -390,6 +390,7 @@ def test_an_audit_whose_name_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     assert "task: " in said and "cannot be the name of a file" in said
 
 
+@pytest.mark.slow
 def test_records_of_pretrained_models_are_neither_sent_nor_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,7 @@ def test_the_package_names_what_there_is() -> None:
     assert all(callable(getattr(posbench, name)) for name in posbench.__all__)
 
 
+@pytest.mark.slow
 def test_frames_have_every_name_with_what_the_reference_says() -> None:
     encodings, extensions = posbench.list_encodings(), posbench.list_extensions()
     tasks = posbench.list_tasks()
@@ -147,6 +148,7 @@ def test_a_run_has_the_record_of_the_command_line(
     assert {*several["method"]} == {"rope", "rope_yarn"}
 
 
+@pytest.mark.slow
 def test_what_is_complete_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,6 +217,7 @@ def test_a_path_is_one_text_and_a_text_is_what_the_command_line_has() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_records_are_where_a_path_says_however_it_is_written(tmp_path: Path) -> None:
     folder = tmp_path / "Läu fe, (1)'s"
     posbench.run(**SMALL, results_dir=folder, progress=False)
@@ -312,6 +315,7 @@ class Helped(PositionEncoding):
 HELPER = "def far(distance):\n    return distance.clamp(min=0) + 0.5\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [

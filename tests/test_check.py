@@ -237,6 +237,7 @@ def test_every_check_but_one_is_shown_something_broken() -> None:
     assert shown == {function.__name__ for function in conformance.SUITE.checks}
 
 
+@pytest.mark.slow
 def test_the_command_checks_a_yaml_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([str(folder / "encoding" / "fine.yaml")]) == 0
     out, number = capsys.readouterr().out, len(conformance.SUITE.checks)
@@ -271,6 +272,7 @@ def test_the_folder_around_a_group_is_named_wherever_one_stands(
     assert capsys.readouterr().err.endswith(f"give the folder around it, --config-dir {folder}\n")
 
 
+@pytest.mark.slow
 def test_the_command_explains_what_is_broken(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -377,6 +379,7 @@ def test_a_yml_beside_a_missing_yaml_is_named(said_of_own: Callable[..., str]) -
     )
 
 
+@pytest.mark.slow
 def test_what_goes_backward_twice_is_called_a_cache_at_the_line_that_makes_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -391,6 +394,7 @@ def test_what_goes_backward_twice_is_called_a_cache_at_the_line_that_makes_it(
     )
 
 
+@pytest.mark.slow
 def test_an_error_of_mixed_precision_names_the_line_of_the_class_and_not_of_torch(
     said_of_own: Callable[..., str],
 ) -> None:
@@ -401,6 +405,7 @@ def test_an_error_of_mixed_precision_names_the_line_of_the_class_and_not_of_torc
     assert "RuntimeError in mine/own_gate.py, line 15" in line and "queries may be bfloat16" in line
 
 
+@pytest.mark.slow
 def test_what_is_not_asked_is_said_with_the_reason_and_all_lines_are_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -419,6 +424,7 @@ def test_what_is_not_asked_is_said_with_the_reason_and_all_lines_are_counted(
     )
 
 
+@pytest.mark.slow
 def test_a_right_extension_keeps_its_promises_on_a_host_with_a_setting() -> None:
     for host in (
         ("encoding=rope", "encoding.layout=interleaved"),

@@ -69,6 +69,7 @@ def offered(text: str, group: str) -> set[str]:
 # -- mistakes --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_mistake_ends_the_command_without_torch(tmp_path: Path) -> None:
     answer = command(tmp_path, "method=ropee", without="torch")
     said = sentence(answer.returncode, answer.stdout, answer.stderr)
@@ -278,6 +279,7 @@ def test_a_protocol_for_a_gpu_is_refused_without_one(tmp_path: Path) -> None:
 # -- without torch ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path) -> None:
     answer = command(tmp_path, "--help", without="torch")
     assert (answer.returncode, answer.stderr) == (0, "")
@@ -292,6 +294,7 @@ def test_help_lists_everything_in_conf_and_does_not_import_torch(tmp_path: Path)
     } <= {*GROUPS, "logger"}
 
 
+@pytest.mark.slow
 def test_printing_the_settings_does_not_import_torch(tmp_path: Path) -> None:
     answer = command(tmp_path, "--cfg", "job", without="torch")
     assert (answer.returncode, answer.stderr) == (0, "")
@@ -503,6 +506,7 @@ def test_an_encoding_of_ones_own_runs_from_its_folder_and_wandb_is_not_needed(
     assert record(tmp_path, "mine")["method"]["name"] == "mine"
 
 
+@pytest.mark.slow
 def test_an_encoding_of_ones_own_is_listed_beside_the_others(tmp_path: Path, my_conf: Path) -> None:
     answer = command(tmp_path, "--config-dir", my_conf.name, "--help", without="torch")
     assert answer.returncode == 0

@@ -192,6 +192,7 @@ def test_the_report_says_the_place_and_the_table_has_our_row_in_bold() -> None:
     assert "| decay | 100 % | 4/4 |" in report.in_text(found, board(), []).markdown()
 
 
+@pytest.mark.slow
 def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path) -> None:
     found = stands(0.6)
     said = list(report.sentences(found, board()))
@@ -382,6 +383,7 @@ def test_pairs_are_resolved_by_their_differences_seed_by_seed() -> None:
     assert resolved(areas, 0.02) == 2 and resolved(areas[:0], 0.02) == 0
 
 
+@pytest.mark.slow
 def test_a_place_is_as_wide_as_what_is_not_shown_to_differ() -> None:
     """Rows at .1 and .9 on every task; ours is between, above or level with one."""
     others = published({"rope": 0.1, "nope": 0.9})
@@ -411,6 +413,7 @@ def test_a_place_is_as_wide_as_what_is_not_shown_to_differ() -> None:
     )
 
 
+@pytest.mark.slow
 def test_one_comparison_that_was_planned_is_not_corrected() -> None:
     others, ours = published(), own(0.6)
 
@@ -491,6 +494,7 @@ def test_rows_that_stand_aside_are_named_with_what_they_lack() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_all_rows_are_held_against_each_other_on_the_same_seeds() -> None:
     rope = lucky_rope()
     nope = [made("nope", 0.5, task, 10) for task in board().all_tasks]
@@ -517,6 +521,7 @@ def lucky_rope() -> list[Record]:
     return [made("rope", levels[seed], task, seed) for seed in levels for task in board().all_tasks]
 
 
+@pytest.mark.slow
 def test_a_row_that_was_stopped_is_held_against_the_seeds_that_it_has() -> None:
     """It has another seed of its first task alone, and no run of the last."""
     first, *others, last = board().all_tasks
@@ -897,6 +902,7 @@ def test_runs_that_are_forced_are_found_once_they_are_made(
     assert not swept
 
 
+@pytest.mark.slow
 def test_records_of_earlier_code_are_named_where_runs_are_missing(
     tmp_path: Path,
     swept: list[list[str]],
@@ -918,6 +924,7 @@ def test_records_of_earlier_code_are_named_where_runs_are_missing(
     assert "2 runs missing, though 1 run has a record of earlier code or settings: " in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [{"task_version": 99}, {"task.hash": "f" * 16}])
 def test_runs_of_another_version_of_a_task_are_not_compared_and_that_is_said(
     other: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -68,6 +68,7 @@ def test_an_encoding_counts_tokens_iff_it_is_listed(encoding: str) -> None:
         assert counting.declared(layer) == bool(counting.found(layer))
 
 
+@pytest.mark.slow
 def test_each_name_in_the_list_is_of_an_encoding_that_counts() -> None:
     classes = {
         cls.__module__.removeprefix("posbench.encodings.") + "." + cls.__name__

@@ -28,12 +28,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_parquet_holds_the_long_table(exported: Path) -> None:
     read = pd.read_parquet(exported / "out/dataset/data/cells.parquet")
     pd.testing.assert_frame_equal(read, results.load(exported / "local"), check_dtype=False)
     assert len(pd.read_parquet(exported / "out/dataset/data/views.parquet")) == 16
 
 
+@pytest.mark.slow
 def test_what_other_records_had_is_taken_away(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     making.save(tmp_path / "with", *with_views())

@@ -384,6 +384,7 @@ QUICK = ("training.steps=2", "training.validate_every=1", "training.validation_s
 QUICK += ("evaluation.num_samples=4",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "method"),
     [("kazemnejad2023_sort_cpu", "t5"), ("zoology2024_mqar_64_cpu", "learned")],

@@ -191,6 +191,7 @@ def test_weights_of_another_version_of_torch_are_trained_again(short: Path) -> N
     assert "Complete already" in succeeded(short, *SMOKE).out
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a training killed between its last step and its end")
 def test_a_training_killed_after_its_last_step_is_kept_without_another(tmp_path: Path) -> None:
     from posbench.core.training import Training, fit

@@ -164,6 +164,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_each_broken_record_is_named_and_the_others_make_the_page(
     alone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -305,6 +306,7 @@ def test_published_lines_that_are_no_file_are_named_and_stop_nothing(tmp_path: P
 PAGES = ("leaderboard.csv", "leaderboard.html", "leaderboard.md", "runs.csv")
 
 
+@pytest.mark.slow
 @pytest.mark.fault("links where pages are written", times=4)
 def test_a_page_takes_the_place_of_a_link_and_what_that_leads_to_stays(
     alone: Path, tmp_path: Path
@@ -349,6 +351,7 @@ def test_nothing_is_published_through_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "other/copy.jsonl.gz").read_text() == "of somebody else\n"
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a full disk under a page")
 def test_a_full_disk_leaves_the_page_as_it_was_and_the_sentence_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -370,6 +373,7 @@ def test_a_full_disk_leaves_the_page_as_it_was_and_the_sentence_names_it(
     assert contents(tmp_path) == before and not [*tmp_path.glob("*.tmp")]
 
 
+@pytest.mark.slow
 def test_a_page_that_is_a_folder_is_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -552,6 +556,7 @@ def hostile() -> Record:
     return changed(record("rope", {1: 1.0, 2: 0.5}), texts)
 
 
+@pytest.mark.slow
 def test_no_page_of_a_hostile_record_has_markup_formulas_or_signs_for_a_terminal(
     tmp_path: Path,
 ) -> None:

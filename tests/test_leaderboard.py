@@ -19,6 +19,7 @@ from posbench.config import board as definition
 from posbench.records import files, published
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_bytes_in_whatever_order_they_were_written(
     tmp_path: Path,
 ) -> None:
@@ -65,6 +66,7 @@ def test_bytes_depend_on_no_terminal_locale_or_matplotlibrc_and_torch_is_not_imp
     assert contents(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_check_passes_after_generating_and_fails_after_tampering(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,6 +100,7 @@ def test_without_any_record_there_is_one_sentence_and_no_board(
     assert not out and not (tmp_path / "leaderboard.md").exists()
 
 
+@pytest.mark.slow
 def test_unreadable_records_are_left_out_and_named_and_the_status_is_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,6 +135,7 @@ def test_without_a_readable_record_no_board_is_written(
     assert str(path) in error and not (tmp_path / "leaderboard.md").exists()
 
 
+@pytest.mark.slow
 def test_a_published_folder_gives_the_board_of_its_records(tmp_path: Path) -> None:
     """With scores that are counts of their tests, and so come back exactly."""
     found = a_board(tmp_path / "own")
@@ -154,6 +158,7 @@ def test_without_records_of_ones_own_the_main_board_is_pointed_to(
     assert f"posbench board {files.MAIN}" in error
 
 
+@pytest.mark.slow
 def test_a_board_takes_what_another_panel_asked_for_and_refuses_what_nobody_had_fixed(
     tmp_path: Path,
 ) -> None:

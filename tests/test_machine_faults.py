@@ -484,6 +484,7 @@ def test_a_full_standard_output_is_named_and_the_run_is_made(tmp_path: Path) -> 
     assert json.loads(path.read_text())["rows"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault("standard streams that are closed, full or only to be read")
 @pytest.mark.parametrize(
     ("redirected", "rc"),
@@ -512,6 +513,7 @@ def test_a_reader_that_goes_away_is_one_sentence(tmp_path: Path) -> None:
     assert said.count("\n") == 1 and "nobody reads its output" in said
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a reader of the help that goes away")
 @pytest.mark.parametrize("words", ["--help", "--info defaults", "board --help"])
 def test_help_without_a_reader_is_quiet(tmp_path: Path, words: str) -> None:
@@ -556,6 +558,7 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a training that goes on with another number of threads")
 def test_a_training_goes_on_with_the_threads_that_it_began_with(tmp_path: Path) -> None:
     expected = trained(tiny(tmp_path / "undisturbed", *QUICK))

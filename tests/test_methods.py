@@ -100,6 +100,7 @@ def test_a_method_of_ones_own_stands_beside_the_rows(mine: Path) -> None:
         assert cfg.hydra.runtime.choices.extension == "mine"
 
 
+@pytest.mark.slow
 def test_help_lists_a_method_of_ones_own(mine: Path, answered: Answered) -> None:
     status, out, err = answered("--config-dir", str(mine), "--help")
     assert (status, err) == (0, "")

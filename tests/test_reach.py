@@ -295,6 +295,7 @@ def test_the_loss_of_the_last_tokens_is_that_of_the_model_itself() -> None:
     assert (found.low, found.high) == pytest.approx(theirs, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_reach_answers_on_the_command_line(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -178,6 +178,7 @@ def refusing(call: Callable[[str], object], words: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_which_encodings_refuse_what_and_why() -> None:
     q, k, v, x = tensors()
     last = q[:, :, -3:]

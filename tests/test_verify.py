@@ -126,6 +126,7 @@ def verdicts(out: str) -> dict[str, str]:
 # -- repeating -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_was_published_is_made_again_exactly(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,6 +193,7 @@ def test_what_a_record_is_called_is_compared_with_what_its_command_makes(
     ]
 
 
+@pytest.mark.slow
 def test_only_what_was_altered_is_said(
     folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,6 +203,7 @@ def test_only_what_was_altered_is_said(
     assert said.pop("rope").startswith("rows.loss.0: ") and set(said.values()) == {"exact"}
 
 
+@pytest.mark.slow
 def test_timings_commits_and_digits_that_are_not_kept_make_no_difference(
     folder: Path, scratch: Path
 ) -> None:
@@ -265,6 +268,7 @@ def test_of_a_cpu_of_another_kind_it_is_said_by_how_much_scores_differ(
     assert "0 of 1 exact, 1 rounded otherwise." in out
 
 
+@pytest.mark.slow
 def test_rounding_is_no_excuse_where_all_scores_are_higher_than_here(
     own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -428,6 +432,7 @@ def test_whatever_a_command_raises_ends_its_own_record_alone(
     assert f": cannot be repeated ({said}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_command_that_says_nothing_any_more_is_named_and_stops_no_others(
     folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -600,6 +605,7 @@ def test_of_a_bundle_one_of_each_method_and_task_is_repeated_whatever_code_they_
     assert {each.rows[0].loss for each in files.records(target)}.isdisjoint({0.5})
 
 
+@pytest.mark.slow
 def test_what_could_not_be_compared_disagrees_with_nothing_but_is_not_accepted(
     folder: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -635,6 +641,7 @@ def older(values: dict[str, Any]) -> Callable[[Record], Record]:
     return lambda each: changed(each, values)
 
 
+@pytest.mark.slow
 def test_a_stratum_whose_sample_agrees_is_carried_over_and_says_how_many_were_repeated(
     folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -670,6 +677,7 @@ def test_a_stratum_whose_sample_agrees_is_carried_over_and_says_how_many_were_re
     assert "every record is of today's code already" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_one_that_was_repeated_speaks_for_its_stratum(
     own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -721,6 +729,7 @@ def test_what_is_published_meanwhile_is_not_lost(
     assert {audit.key for audit in held.audits} == {Audit.key_of(each) for each in held.records}
 
 
+@pytest.mark.slow
 def test_a_stratum_that_disagrees_stays_as_it_was(
     folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -869,6 +878,7 @@ def test_a_class_of_ones_own_is_no_changed_code(
     assert "every record is of today's code already" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_was_made_on_the_processor_is_repeated_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,6 +54,7 @@ def packed(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return folder.name
 
 
+@pytest.mark.slow
 def test_a_training_in_a_zoo_is_found_as_one_of_ones_own(
     packed: str, fits: list[Training], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,6 +97,7 @@ def trained_with_zoo(*words: str, force: bool = False, place: str = "results/zoo
     return there.train_once(shared.hash, shared.content, begun, begun.model, [])
 
 
+@pytest.mark.slow
 def test_who_wants_a_training_gets_one(packed: str, fits: list[Training]) -> None:
     before = len(fits)
     trained_with_zoo("method=rope", force=True)
@@ -107,6 +109,7 @@ def test_who_wants_a_training_gets_one(packed: str, fits: list[Training]) -> Non
         zoos("nowhere")
 
 
+@pytest.mark.slow
 def test_what_is_of_other_code_or_of_another_torch_is_made_again_and_that_is_said(
     packed: str,
     fits: list[Training],
