@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0"
 __all__ = [
+    "PosbenchError",
     "check",
     "compare",
     "list_encodings",
@@ -52,6 +53,8 @@ def __getattr__(name: str) -> Any:
     """A function or class, or an encoding or extension by its name."""
     if name in ELSEWHERE:
         return getattr(import_module(ELSEWHERE[name]), name)
+    if name == "results":  # which messages name
+        return import_module(f"{__name__}.{name}")
     groups = () if name.startswith("_") else GROUPS
     if any(files("posbench.conf").joinpath(group, f"{name}.yaml").is_file() for group in groups):
         from posbench.standalone import named
@@ -75,7 +78,8 @@ def _meant(name: str) -> str:
     from posbench.base.wording import closest
 
     if any(files(__name__).joinpath(path).is_file() for path in _modules(name)):
-        return f": it is a module, so write import {__name__}.{name}"
+        table = f"; {__name__}.list_{name}() is the table" * (f"list_{name}" in ELSEWHERE)
+        return f": it is a module, so write import {__name__}.{name}{table}"
     found = {group: _names(group) for group in GROUPS}
     lower = name.lower()
     for end in range(len(lower) - 1, 0, -1):

@@ -320,6 +320,24 @@ def said_of_own(
     return said
 
 
+WRONG_SIGN = """
+from posbench.encoding import PositionEncoding
+
+
+class Gate(PositionEncoding):
+    def encode(self, a):
+        return a.plus(lambda rows: a.distance(rows).clamp(min=0).to(a.q.dtype).sqrt()[:, None])
+"""
+
+
+def test_a_wrong_sign_is_noted_even_if_it_costs_a_promise(
+    said_of_own: Callable[..., str],
+) -> None:
+    said = said_of_own(WRONG_SIGN, "_target_: own_gate.Gate\n")
+    assert "  FAILED  fused path stays within tolerance at 8x: " in said
+    assert "the score rises with the distance" in said and "turn the sign" in said
+
+
 def test_a_constant_size_is_named_with_its_line_and_what_to_write(
     said_of_own: Callable[..., str],
 ) -> None:

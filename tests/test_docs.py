@@ -548,7 +548,7 @@ def test_what_another_row_needs_to_be_first_is_named() -> None:
     )
     facts = SectionFacts(standing, standing, standing)
     assert facts.overturning == ["copy", "seed 20"]
-    assert facts.overturned == "Another row comes first without copy or seed 20."
+    assert facts.overturned == "Another row comes first without any one of copy or seed 20."
     without.clear()
     assert facts.overturned == "It stays first without any one task or seed."
 

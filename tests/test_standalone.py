@@ -641,7 +641,8 @@ def test_an_encoding_without_what_an_extension_changes_is_refused() -> None:
         ("RoPE", "did you mean rope?"),
         ("alibbi", "did you mean alibi?"),
         ("rope_yarn", "the encoding rope with the extension yarn: write yarn().extend(rope(...)"),
-        ("results", "it is a module, so write import posbench.results"),
+        ("records", "it is a module, so write import posbench.records"),
+        ("encodings", "write import posbench.encodings; posbench.list_encodings() is the table"),
     ],
 )
 def test_a_name_that_is_none_says_what_was_meant(

@@ -339,7 +339,8 @@ class SectionFacts:
         """What another row needs to be first, as a sentence."""
         if not self.overturning:
             return "It stays first without any one task or seed."
-        return f"Another row comes first without {listed(self.overturning, 'or')}."
+        several = "any one of " * (len(self.overturning) > 1)
+        return f"Another row comes first without {several}{listed(self.overturning, 'or')}."
 
     def rank_correlation(self, task: str, other: str) -> tuple[float, int]:
         """Whether two tasks order rows alike: Spearman's correlation of how far the rows reach

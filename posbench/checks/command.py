@@ -187,12 +187,16 @@ def _asked(kind: str, words: list[str], out: Console) -> int:
 def _notes(
     kind: str, words: Sequence[str], subject: Any, written: YamlOfClass, failed: bool
 ) -> list[str]:
-    """What is no promise: settings that the YAML leaves out, and what a picture shows."""
-    return [*written.notes(), *(() if failed else _picture(kind, words, subject))]
+    """What is no promise: settings that the YAML leaves out, and what a picture shows. That may
+    tell why a check failed, as a wrong sign does.
+    """
+    return [*written.notes(), *_picture(kind, words, subject, failed)]
 
 
-def _picture(kind: str, words: Sequence[str], subject: Any) -> Iterator[str]:
-    """What is seen of an encoding or extension that keeps its promises, at the sizes of a run."""
+def _picture(kind: str, words: Sequence[str], subject: Any, failed: bool) -> Iterator[str]:
+    """What is seen of an encoding or extension at the sizes of a run. What raises there as well has
+    been said if it has `failed` a check.
+    """
     if kind == "task":
         return
     from posbench.explain import sketches
@@ -202,8 +206,11 @@ def _picture(kind: str, words: Sequence[str], subject: Any) -> Iterator[str]:
         name = identify(compose(*words, *host)).method.label
         yield from sketches.told(sketches.sketch(name, [*words, *host]))
     except SystemExit as error:
-        yield f"it exits with {sketches.HEADS} heads of {sketches.WIDTH} channels: {error}"
+        if not failed:
+            yield f"it exits with {sketches.HEADS} heads of {sketches.WIDTH} channels: {error}"
     except Exception as error:  # what is examined may raise anything
+        if failed:
+            return
         said = _sentence(error, place(error, subject.classes))
         yield f"it fails with {sketches.HEADS} heads of {sketches.WIDTH} channels: {said}"
 
