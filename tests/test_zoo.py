@@ -80,12 +80,19 @@ def test_weights_are_kept_bit_for_bit(packed: str) -> None:
 
 
 @pytest.mark.parametrize("words", [("encoding.base=500",), ("seed=1",), ("training.steps=3",)])
-def test_another_training_is_made(
-    packed: str, words: tuple[str, ...], fits: list[Training]
+@pytest.mark.parametrize("place", ["results/zoo", str(FILE)])
+def test_another_training_is_made_and_that_is_said_of_a_zoo_that_was_named(
+    packed: str,
+    words: tuple[str, ...],
+    place: str,
+    fits: list[Training],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = len(fits)
-    trained_with_zoo("method=rope", *words)
+    trained_with_zoo("method=rope", *words, place=place)
     assert len(fits) == before + 1
+    said = f"{FILE} has no weights of this training ("
+    assert (said in capsys.readouterr().out) == (place == str(FILE))
 
 
 def trained_with_zoo(*words: str, force: bool = False, place: str = "results/zoo") -> Any:

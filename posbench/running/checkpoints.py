@@ -26,7 +26,7 @@ from posbench.base.disk import (
 from posbench.base.errors import Diverged, Terminated, first_mistake
 from posbench.base.wording import counted
 from posbench.config import provenance
-from posbench.core.settings import TrainerConfig, TrainingConfig
+from posbench.core.settings import Config, TrainerConfig, TrainingConfig
 from posbench.core.training import Training, fit
 from posbench.core.transformer import Transformer
 from posbench.core.until_learned import ended
@@ -66,6 +66,7 @@ class Checkpoints:
     ) -> None:
         self.root = Path(results_dir, CHECKPOINTS)
         self.zoos = [] if force else zoos(zoo)
+        self.named = zoo if self.zoos and zoo != Config.zoo else ""  # and hoped to have it
         self.trainer = trainer
         self.force = force
         self.console = console
@@ -161,7 +162,10 @@ class Checkpoints:
 
     def _from_zoo(self, model: Transformer, reference: str) -> Log | None:
         """Load the weights from a zoo that has this training; None where none has."""
-        for zoo, kept in self._kept(reference):
+        found = [*self._kept(reference)]
+        if self.named and not found:
+            self.console.say(f"{self.named} has no weights of this training ({reference}).")
+        for zoo, kept in found:
             if not kept.usable:
                 torch_there = kept.log.versions.get("torch")
                 self.console.say(
