@@ -155,6 +155,27 @@ def test_the_only_row_with_a_place_is_not_said_to_be_first_among_others() -> Non
     assert "on 4 of 4 tasks, learned by 16 of 16 trainings." in lines[0]
 
 
+def test_where_few_rows_have_a_place_none_is_said_to_be_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two of four. The others have learned one task, of which no number is told."""
+    found = runs({"rope": 0.95, "nope": 0.9, "alibi": 0.88, "t5": 0.95})
+    for row in ("rope", "t5"):
+        found = without(found, row, *TASKS[1:])
+    [mine, *_] = standings(found)
+    assert mine.placed == ["nope", "alibi"]
+    assert [mine.is_measured(row) for row in ("nope", "rope")] == [True, False]
+    assert not any("Below the table" in each for each in findings.answer(mine))
+    assert next(findings.answer(mine)).startswith("On the tasks that each row learned, nope")
+    monkeypatch.setattr(findings, "LEAST_PLACED", 1.5)
+    lines = list(findings.answer(mine))
+    assert lines[0] == (
+        "2 of 4 rows have been run on two thirds of the tasks and learned them. Those are too few "
+        "for a first place."
+    )
+    assert not any("stays first" in each for each in lines)
+
+
 def test_what_counts_as_equal_is_counted_where_it_is_not_named() -> None:
     rows = ["rope", "nope", "alibi", "t5", "fox", "cope", "fire", "path"]
     asked = BOARD.replace("encodings: [rope, nope, alibi, t5], seeds", f"encodings: {rows}, seeds")

@@ -40,7 +40,7 @@ LENGTHS = (2.0, 4.0, 8.0)
 FEW = 4
 """The most names in a sentence."""
 LEAST_PLACED = 3
-"""One row in so many must have a place before one of them is called first."""
+"""One row in so many must have a place before one of several is called first."""
 EQUIVALENT = JudgingRule().equivalent
 """Numbers that differ by less count as equal, on every board."""
 
@@ -184,12 +184,13 @@ def _of_one_kind(first: RankedRows, found: Sequence[RankedRows]) -> list[RankedR
 def _first_place(standing: RankedRows, code: Code, *, short: bool = False) -> Iterator[str]:
     """Which row is first, and without what it stays so; where few rows have a place, how few."""
     placed, rows = len(standing.placed), len(standing.summary)
-    if placed * LEAST_PLACED < rows:
-        if placed:
-            yield (
-                f"{placed} of {counted(rows, 'row')} {agreeing(placed, 'has', 'have')} been run on "
-                "and learned two thirds of the tasks, which are too few for a first place."
-            )
+    if not placed:
+        return
+    if 1 < placed < rows / LEAST_PLACED:
+        yield (
+            f"{placed} of {rows} rows have been run on two thirds of the tasks and learned them. "
+            "Those are too few for a first place."
+        )
         return
     yield _furthest(standing, code, short=short)
     yield from _without_each(standing, code)
@@ -290,14 +291,16 @@ def _left_out(standing: RankedRows) -> Iterator[str]:
 
 
 def _higher(standing: RankedRows, code: Code) -> list[str]:
-    """The rows that have learned too few tasks for a place, and reach further on those."""
+    """The rows that have learned too few tasks for a place, though more than one, and reach
+    further on those.
+    """
     summary, first = standing.summary, standing.placed
     limit = summary.loc[first[0], "reaches"] if first else -1.0
     return [
         f"{code(row)} {number(summary.loc[row, 'reaches'])}{bounds(summary.loc[row])}, "
         f"{_on(standing, row)}"
         for row in standing.known
-        if row not in first and summary.loc[row, "reaches"] > limit
+        if row not in first and standing.is_measured(row) and summary.loc[row, "reaches"] > limit
     ]
 
 

@@ -73,7 +73,8 @@ def picture(standing: RankedRows, own: str = "", file: str = "") -> Picture | No
     for row, name in zip(rows, drawn_as, strict=True):
         if squares and row not in placed and rows[rows.index(row) - 1] in placed:
             y += GAP
-        names.append((name, y, number(standing.summary.loc[row, "reaches"]), row == own))
+        reaches = standing.summary.loc[row, "reaches"] if standing.is_measured(row) else np.nan
+        names.append((name, y, "" if np.isnan(reaches) else number(reaches), row == own))
         for place, task in enumerate(standing.tasks):
             value = float(cells.loc[row, task])
             known = not np.isnan(value)

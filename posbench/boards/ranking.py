@@ -234,6 +234,12 @@ class RankedRows:
         """The rows that have a number: those, and behind them the others."""
         return [str(row) for row in self.summary.index[self.summary["reaches"].notna()]]
 
+    def is_measured(self, row: str) -> bool:
+        """Whether a row has learned more than one task, or the only one. The number of another is
+        mostly what the model makes of the rows beside it.
+        """
+        return int(self.summary.loc[row, "tasks"]) >= min(2, len(self.tasks))
+
     def short_name(self, row: str) -> str:
         """Without the pretrained model behind an @, if it is that of all rows."""
         return dict(zip(self.known, short_names(self.known), strict=True)).get(row, row)

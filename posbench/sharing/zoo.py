@@ -94,7 +94,9 @@ def _finished(folder: Path) -> tuple[Kept, dict[str, torch.Tensor]]:
 def _list(chosen: argparse.Namespace) -> int:
     found = zoos(chosen.source)
     if not found:
-        raise PosbenchError(f"{chosen.source} has no zoo: name a file that ends in {SUFFIX}, or its folder")
+        raise PosbenchError(
+            f"{chosen.source} has no zoo: name a file that ends in {SUFFIX}, or its folder"
+        )
     for zoo in found:
         for line in _lines(zoo):
             print(printable(line))
