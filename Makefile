@@ -35,8 +35,9 @@ demo: $(VENV)/.installed ## one training of RoPE, four extensions of it, a board
 	$(BIN)/posbench board
 	@echo 'Next: . $(BIN)/activate, and then posbench --help'
 
-# A process for each core, but each takes a gigabyte of memory.
-PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8
+# Of tests: one for each core, but each takes a gigabyte of memory. 0: this one alone.
+PROCESSES ?= logical
+PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --maxprocesses 8
 
 test: $(VENV)/.installed ## the tests: minutes
 	$(PYTEST) -m 'not slow'
