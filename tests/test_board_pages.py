@@ -24,7 +24,6 @@ from posbench.statistics import likelihoods
 # -- tables and curves -----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_not_having_learned_is_told_from_not_having_extrapolated_in_every_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,7 +222,6 @@ class Decay(PositionEncoding):
 """
 
 
-@pytest.mark.slow
 def test_a_page_has_encodings_and_a_board_of_ones_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -283,7 +283,6 @@ def test_tables_that_differ_are_weighed_against_each_other(tmp_path: Path) -> No
     assert judged.verdict == "open" and judged.difference.mean == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.slow
 def test_the_number_of_claims_of_the_paper_says_how_many_pairs_are_needed(tmp_path: Path) -> None:
     """2^10 = 1,024 patterns are 5 m / .05 for ten claims, and not for eleven."""
     frame = runs(tmp_path, *seeds("ntk", TEN), *seeds("pi", below(0.2)))
@@ -633,7 +632,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 def test_the_page_says_how_a_claim_is_judged_and_shows_its_tables(folder: Path) -> None:
     said: list[str] = []
     assert page.main([str(folder)], said.append) == 0
@@ -720,7 +718,6 @@ def test_a_row_with_two_contents_under_one_name_is_refused(
     assert "### Not measured" in text, "rows that no claim names are passed over"
 
 
-@pytest.mark.slow
 def test_the_same_records_give_the_same_bytes_and_check_notices_others(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

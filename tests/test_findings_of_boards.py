@@ -114,7 +114,6 @@ def lines(ranked: list[RankedRows]) -> list[str]:
     return said_of(ranked)
 
 
-@pytest.mark.slow
 def test_a_training_that_several_extensions_share_counts_once(
     tmp_path: Path, everything: list[Record]
 ) -> None:
@@ -130,7 +129,6 @@ def test_a_training_that_several_extensions_share_counts_once(
     assert "5 rows, 4 tasks and 32 trainings." in pages["leaderboard.html"]
 
 
-@pytest.mark.slow
 def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     lines: list[str],
 ) -> None:
@@ -143,7 +141,6 @@ def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     assert line.endswith("[Encodings](leaderboard.md#encodings)")
 
 
-@pytest.mark.slow
 def test_the_only_row_with_a_place_is_not_said_to_be_first_among_others() -> None:
     found = without(runs(LEVELS), "rope", *TASKS[:3])
     for row in ("alibi", "t5"):
@@ -200,7 +197,6 @@ def test_a_sample_that_extensions_of_a_pretrained_model_share_counts_once() -> N
     assert any("8 of 12 samples are answered at 1x without an extension." in each for each in lines)
 
 
-@pytest.mark.slow
 def test_what_a_first_place_is_without_each_task_and_seed_is_said() -> None:
     """ALiBi is ahead of NoPE on each task but copy, where it falls far behind."""
     ahead = runs({"nope": 0.8, "alibi": 0.9, "rope": 0.2})
@@ -219,7 +215,6 @@ def test_what_a_first_place_is_without_each_task_and_seed_is_said() -> None:
     assert "alibi stays first whichever task or seed is left out." in list(findings.answer(mine))
 
 
-@pytest.mark.slow
 def test_without_a_seed_a_task_that_has_this_seed_alone_stays() -> None:
     """ALiBi is ahead by one task, which was run with seed 10 alone."""
     ahead = runs({"nope": 0.8, "alibi": 0.7, "rope": 0.2}, tasks=TASKS[:3])
@@ -254,7 +249,6 @@ def test_equal_rows_do_not_take_the_first_place_from_each_other() -> None:
     assert f"{mine.placed[0]} stays first whichever task is left out." in lines
 
 
-@pytest.mark.slow
 def test_rows_without_a_test_are_not_among_those_that_are_not_shown_to_differ() -> None:
     """Two common tasks allow no test."""
     asked = BOARD.replace("[copy, reverse, passkey, induction]", "[copy, passkey]")
@@ -273,7 +267,6 @@ def test_rows_without_a_test_are_not_among_those_that_are_not_shown_to_differ() 
     assert "None of 3 others is shown to differ from it; 3 rows cannot be tested." in four
 
 
-@pytest.mark.slow
 def test_extensions_that_are_equally_high_are_named_together(everything: list[Record]) -> None:
     same = [
         changed(each, {"method.extension": "ntk", "method.name": "rope_ntk"})
@@ -293,7 +286,6 @@ def test_a_map_says_how_many_rows_it_leaves_out(monkeypatch: pytest.MonkeyPatch)
     assert drawn.endswith("Drawn are the first 3 of 4 rows.") and "Under the gap" not in drawn
 
 
-@pytest.mark.slow
 def test_what_all_rows_extend_is_said_to_those_who_have_a_trained_model() -> None:
     """Two hosts with extensions: neither is an encoding that somebody would train."""
     text = BOARD.replace(
@@ -310,7 +302,6 @@ def test_what_all_rows_extend_is_said_to_those_who_have_a_trained_model() -> Non
     assert doors["I have a trained model"][0].startswith("Both: nope_pi reaches furthest of 2")
 
 
-@pytest.mark.slow
 def test_a_row_that_did_not_learn_a_task_is_not_punished_for_it(everything: list[Record]) -> None:
     [first, *_] = found = standings(without(everything, "nope", "copy"))
     assert first.placed[0] == "nope" and first.summary.loc["nope", "learned"] == 0.75
@@ -320,7 +311,6 @@ def test_a_row_that_did_not_learn_a_task_is_not_punished_for_it(everything: list
     assert "on 3 of 4 tasks, learned by 12 of 16 trainings" in line
 
 
-@pytest.mark.slow
 def test_a_row_that_learned_fewer_than_two_thirds_is_below_the_table(
     everything: list[Record], lines: list[str]
 ) -> None:
@@ -339,7 +329,6 @@ def test_one_training_that_learned_is_enough(everything: list[Record]) -> None:
     assert line["placed"] and line["tasks"] == 4 and line["learned"] == 0.25
 
 
-@pytest.mark.slow
 def test_extensions_are_told_at_each_length_on_what_their_host_learned(
     everything: list[Record], lines: list[str]
 ) -> None:
@@ -359,7 +348,6 @@ def test_extensions_are_told_at_each_length_on_what_their_host_learned(
     )
 
 
-@pytest.mark.slow
 def test_the_number_is_of_the_length_alone(everything: list[Record]) -> None:
     """At 2x one extension is better, at 8x another."""
     near = runs({"rope": 0.9}, extension="ntk")
@@ -403,7 +391,6 @@ def test_a_row_has_the_same_number_in_every_section_with_the_same_tasks(
     assert of_one.summary["low"].isna().all()
 
 
-@pytest.mark.slow
 def test_what_was_not_learned_or_not_run_is_told(
     everything: list[Record], lines: list[str]
 ) -> None:
@@ -421,7 +408,6 @@ def test_what_was_not_learned_or_not_run_is_told(
     assert "- No row has been run of these parts of the board: “wider”." in lines
 
 
-@pytest.mark.slow
 def test_the_first_reference_gives_the_others_its_multiplications(
     everything: list[Record],
 ) -> None:
@@ -488,7 +474,6 @@ def test_zero_shot_rows_come_first_whichever_rows_were_run_first(
     assert [each.kind for each in standings(found)] == ["zero-shot", "trained beyond", "zero-shot"]
 
 
-@pytest.mark.slow
 def test_the_page_stands_beside_the_board_and_is_made_again_as_it_is(
     tmp_path: Path, everything: list[Record]
 ) -> None:

@@ -455,7 +455,6 @@ def test_path_gives_the_authors_numbers(chunk: int, monkeypatch: pytest.MonkeyPa
     same(attend(encoding.encode(a)), tensor(data["path"]), FLOAT32)
 
 
-@pytest.mark.slow
 def test_path_is_differentiable_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path, "CHUNK", 3)
     leaves = [torch.randn(1, 1, 7, 2, dtype=torch.float64, requires_grad=True) for _ in range(3)]

@@ -87,13 +87,11 @@ def held_by(page: Path) -> dict[str, Any]:
     return json.loads(match[1])
 
 
-@pytest.mark.slow
 def test_the_page_needs_no_network(text: str) -> None:
     assert not re.findall(r"""(?:src|href)=["'](?!\#)[^"']*|@import|url\((?!\#)""", text)
     assert "fetch(" not in text and "XMLHttpRequest" not in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("board", ["main", "extensions"])
 def test_a_page_leads_to_the_published_boards_beside_it(tmp_path: Path, board: str) -> None:
     for name in ("main", "extensions"):
@@ -138,7 +136,6 @@ def test_tables_read_without_a_script(text: str) -> None:
     assert "commit c0ffee" in body and "torch 2.9.0+cpu" in body and "on cpu" in body
 
 
-@pytest.mark.slow
 def test_a_column_that_no_row_has_anything_in_is_left_out(text: str, tmp_path: Path) -> None:
     """Of two tasks there is no interval, and of three there is."""
     more = [
@@ -200,7 +197,6 @@ def test_what_the_page_draws_rounds_to_the_same_hundredths() -> None:
         assert math.floor(shown / 10 + 0.5) == round(100 * value)
 
 
-@pytest.mark.slow
 def test_the_area_of_a_run_is_worked_out_once_for_all_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,7 +297,6 @@ def test_a_section_has_the_names_of_its_rows_as_the_map_draws_them(data: dict[st
         assert section["names"] == opening.drawn_names(rows)
 
 
-@pytest.mark.slow
 def test_a_task_with_tests_below_the_training_length_alone_is_left_out(tmp_path: Path) -> None:
     """Short texts may be all that a pretrained model was asked for."""
     short = [record(name, {0.25: 1.0, 0.5: 0.9}, task="passkey") for name in NAMES]
@@ -313,7 +308,6 @@ def test_a_task_with_tests_below_the_training_length_alone_is_left_out(tmp_path:
     assert generate(tmp_path, short).pages["leaderboard.html"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("multiples", "solved"), [((1, 2), True), ((2, 4), False)])
 def test_what_was_not_tested_at_1x_is_not_said_to_fail_there(
     tmp_path: Path, multiples: tuple[float, float], solved: bool
@@ -343,7 +337,6 @@ def test_what_was_not_tested_at_1x_is_not_said_to_fail_there(
     assert set(told["seeds_at_1x"]) == {int(solved)}
 
 
-@pytest.mark.slow
 def test_the_share_that_is_solved_is_one_of_what_was_tested_at_1x(tmp_path: Path) -> None:
     """Later texts may have been read at other lengths alone."""
     kind = {"method_class": "pretrained", "method.encoding": "model"}
@@ -359,7 +352,6 @@ def test_the_share_that_is_solved_is_one_of_what_was_tested_at_1x(tmp_path: Path
     assert set(standing.summary["learned"]) == {1.0}
 
 
-@pytest.mark.slow
 def test_commands_of_ones_own_name_the_folder_of_its_files(tmp_path: Path) -> None:
     own = tmp_path / "my own"
     (own / "encoding").mkdir(parents=True)
@@ -432,7 +424,6 @@ def test_no_name_ends_the_data() -> None:
     assert json.loads(as_script(held)) == held
 
 
-@pytest.mark.slow
 def test_the_page_of_a_smoke_run_says_first_that_its_numbers_mean_nothing(tmp_path: Path) -> None:
     for protocol in ("smoke", "cpu"):
         path = write(tmp_path / protocol, record("rope", protocol=protocol))
@@ -514,7 +505,6 @@ def test_the_map_shows_what_was_learned_what_was_not_and_what_was_not_run() -> N
     assert 'class="own"' in map_of(zero_shot, "rope")
 
 
-@pytest.mark.slow
 def test_a_page_opens_with_the_first_section_that_compares_rows(tmp_path: Path) -> None:
     """One row, and beside it, in another class, two; the areas end at 4x."""
     made = [
@@ -531,7 +521,6 @@ def test_a_page_opens_with_the_first_section_that_compares_rows(tmp_path: Path) 
     assert [each["longest"] for each in held_by(page)["sections"]] == [4.0, 4.0]
 
 
-@pytest.mark.slow
 def test_the_map_is_as_wide_as_its_last_name() -> None:
     long = [changed(each, {"task.name": "z" * 30}) for each in some_records()]
     for made, more in ((some_records(), 0), (long, 30)):

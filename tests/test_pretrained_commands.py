@@ -138,7 +138,6 @@ def test_only_some_layers_are_changed_where_the_configuration_says_so() -> None:
     assert found.answer(found.kinds()).startswith("pi takes effect in 1 of 2 rotary layers")
 
 
-@pytest.mark.slow
 def test_verify_answers_on_the_command_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -362,7 +361,6 @@ def advice(hosts: dict[str, HostRows], base: float = 5e5, **settings: Any) -> Ad
     return Advice(given, ServedModel(8192, base, 64, given.target), hosts)
 
 
-@pytest.mark.slow
 def test_the_host_is_the_one_of_which_a_like_share_turns(hosts: dict[str, Any]) -> None:
     llama3 = ServedModel(8192, 5e5, 64, 16384)
     assert llama3.share == pytest.approx(math.log(8192 / (2 * math.pi)) / math.log(5e5))
@@ -394,7 +392,6 @@ def test_what_may_be_chosen_follows_from_what_can_be_computed(hosts: dict[str, A
     assert by_setting < everything and {"self_extend", "rerope", "dca"} <= everything
 
 
-@pytest.mark.slow
 def test_what_is_left_out_is_named_with_the_words_that_let_it_in(hosts: dict[str, Any]) -> None:
     [said] = advice(hosts).left_out()
     words = {
@@ -412,7 +409,6 @@ def test_what_is_left_out_is_named_with_the_words_that_let_it_in(hosts: dict[str
     assert list(advice(hosts, how="attention", cache=False).left_out()) == []
 
 
-@pytest.mark.slow
 def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
     for length, settings in ((16384, {}), (32768, {"how": "attention", "cache": False})):
         mine = advice(hosts, 1e30, target=length, **settings)
@@ -444,7 +440,6 @@ def test_a_beta_that_is_not_the_published_one_is_named(hosts: dict[str, Any], tr
     assert named is (trained != 4096)
 
 
-@pytest.mark.slow
 def test_a_width_of_heads_that_nobody_gave_is_said_to_be_assumed(hosts: dict[str, Any]) -> None:
     """NTK's base depends on it: 500,000 * 2 ** (64 / 63) of 128 channels, and 32 / 31 of 64."""
     _, _, first, assumed, *_ = advice(hosts, 5e5).lines()
@@ -462,7 +457,6 @@ def test_a_bound_next_to_zero_shows_its_side() -> None:
     assert published.interval(line.replace(-0.004, 0.0)) == "+.20 (.00 to .39)"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "given"),
     [
@@ -496,7 +490,6 @@ def test_the_settings_are_of_the_row_that_the_first_sentence_names(
 NUMBER = r"[-+]?\.?\d+\.?\d*"
 
 
-@pytest.mark.slow
 def test_what_one_factor_costs_is_that_of_the_boards() -> None:
     """The board of small models has the same difference, and an interval of other draws."""
     facts = answers.Facts(ROOT)
@@ -787,7 +780,6 @@ def test_a_model_with_embeddings_for_each_layer_is_no_giant(tmp_path: Path) -> N
         refuse_giants(tmp_path)
 
 
-@pytest.mark.slow
 def test_what_advice_prints_reaches_the_block_and_the_width_that_it_is_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -807,7 +799,6 @@ def test_what_advice_prints_reaches_the_block_and_the_width_that_it_is_for(
             assert mine["head_dim"] == served.head_dim == 16
 
 
-@pytest.mark.slow
 def test_windows_within_the_trained_length_need_no_advice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -859,7 +850,6 @@ def test_families_without_positions_in_some_layers_are_those_that_were_mounted()
     assert found == {*WITHOUT_POSITIONS}
 
 
-@pytest.mark.slow
 def test_older_names_of_a_configuration_are_read_as_transformers_reads_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -937,7 +927,6 @@ def test_a_factor_without_an_original_length_is_one_of_the_trained_length(
     assert found.length == length and not found.problems
 
 
-@pytest.mark.slow
 def test_a_model_that_answers_nothing_at_1x_is_told(hosts: dict[str, Any], folder: Path) -> None:
     with pytest.raises(ConfigError, match="has no records: measure the model first"):
         list(advice(hosts, record=ROOT / "docs").record_lines())

@@ -74,7 +74,6 @@ def shown(record: Record) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.slow
 def test_a_run_says_and_records_what_it_finds(said: Said, tmp_path: Path) -> None:
     status, out, error = said("texts=2", "task=passkey,common_words")
     assert status == 0, error
@@ -172,7 +171,6 @@ def test_a_run_goes_on_where_it_was_stopped(
     assert said("texts=1", elsewhere)[0] == 0 and len(calls) == 13  # the code is another
 
 
-@pytest.mark.slow
 def test_what_others_have_measured_stays_and_is_not_mixed_with_what_is_measured_now(
     said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +206,6 @@ def test_settings_of_texts_make_another_task(said: Said, tmp_path: Path) -> None
     assert len(MultiHop(hops=2).story(1, np.random.default_rng(0)).facts) == 3
 
 
-@pytest.mark.slow
 def test_extensions_of_a_sample_are_paired(said: Said, tmp_path: Path) -> None:
     assert said("texts=3", "task=in_context_language")[0] == 0
     found = files.records(tmp_path / "mine")
@@ -231,7 +228,6 @@ def test_extensions_of_a_sample_are_paired(said: Said, tmp_path: Path) -> None:
     assert (found_more.low, found_more.high) == pytest.approx(bounds, abs=within)
 
 
-@pytest.mark.slow
 def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) -> None:
     assert said("texts=2", "task=passkey,in_context_language")[0] == 0
     found = files.records(tmp_path / "mine")
@@ -267,7 +263,6 @@ def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) 
     pd.testing.assert_frame_equal(first, second)
 
 
-@pytest.mark.slow
 def test_records_of_other_code_are_told(said: Said, tmp_path: Path) -> None:
     assert said()[0] == 0
     old = []
@@ -278,7 +273,6 @@ def test_records_of_other_code_are_told(said: Said, tmp_path: Path) -> None:
     assert any("4 of 4 records come from other code" in note for note in notes)
 
 
-@pytest.mark.slow
 def test_a_record_of_other_code_is_kept_beside_the_new_one(said: Said, tmp_path: Path) -> None:
     assert said("extension=direct")[0] == 0
     path, _ = sorted((tmp_path / "mine/records").rglob("seed=*.json"))
@@ -298,7 +292,6 @@ def test_an_extension_that_the_model_cannot_have_is_left_out(said: Said, tmp_pat
     assert {each.method.extension for each in files.records(tmp_path / "mine")} == {"direct"}
 
 
-@pytest.mark.slow
 def test_extensions_without_effect_are_left_out_with_the_reason(
     said: Said, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -349,7 +342,6 @@ def test_extensions_without_effect_are_left_out_with_the_reason(
         pass
 
 
-@pytest.mark.slow
 def test_a_length_that_yarn_in_a_configuration_reaches_is_said(said: Said, tmp_path: Path) -> None:
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": POSITIONS}
     folder = saved(llama(yarn, positions=POSITIONS), tmp_path / "long")
@@ -372,7 +364,6 @@ def test_a_length_that_yarn_in_a_configuration_reaches_is_said(said: Said, tmp_p
     assert status == 0 and "trained for 1200 positions" in out and "reaches" not in out, error
 
 
-@pytest.mark.slow
 def test_records_name_what_makes_tokens_of_words_where_pieces_alone_would_not_do(
     said: Said, tmp_path: Path
 ) -> None:
@@ -389,7 +380,6 @@ def test_records_name_what_makes_tokens_of_words_where_pieces_alone_would_not_do
             assert record.source_hashes_today[0] == record.training.source_hash
 
 
-@pytest.mark.slow
 def test_records_of_a_model_with_more_than_a_rotation_are_of_todays_code(
     said: Said, tmp_path: Path
 ) -> None:
@@ -578,7 +568,6 @@ def test_what_is_no_file_of_a_model_is_neither_waited_for_nor_a_stack_of_frames(
     assert status == 1 and "cannot be loaded: " in error and "Traceback" not in error
 
 
-@pytest.mark.slow
 def test_settings_are_searched_on_a_length_of_their_own(
     said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -605,7 +594,6 @@ def test_settings_are_searched_on_a_length_of_their_own(
     assert status == 1 and "chooses settings at 450 tokens, which is a test length" in error
 
 
-@pytest.mark.slow
 def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> None:
     llama().save_pretrained(tmp_path / "mute")
     gpt_neox().save_pretrained(tmp_path / "untold")  # as posbench.pretrained.export leaves one
@@ -821,7 +809,6 @@ def test_perplexity_is_recorded_by_position(said: Said, tmp_path: Path) -> None:
     assert [float(low), float(high)] == pytest.approx(each, abs=6e-4), "of two texts, each alone"
 
 
-@pytest.mark.slow
 def test_a_single_text_has_no_interval(said: Said, tmp_path: Path) -> None:
     text = tmp_path / "mine.txt"
     text.write_text("The road goes past the mill, and so on. " * 60)
@@ -866,7 +853,6 @@ def test_real_weights_speak_english_and_are_themselves_when_mounted(tmp_path: Pa
 # -- as served, and from Python --------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_one_factor_for_all_lengths_changes_short_texts_too(said: Said, tmp_path: Path) -> None:
     status, out, error = said("scale=served", "lengths=[2]", "extension=direct,yarn,rerope")
     assert status == 0, error
@@ -972,7 +958,6 @@ def test_too_few_files_are_refused_before_the_first_is_read(said: Said, tmp_path
     assert said(*words)[0] == 0
 
 
-@pytest.mark.slow
 def test_a_model_that_decodes_nothing_is_named_by_its_kind(said: Said, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "t5", "vocab_size": 99}')
     characters().save_pretrained(tmp_path)
@@ -1032,7 +1017,6 @@ def test_the_script_of_the_documentation_extends_and_evaluates(folder: Path) -> 
     assert list(found["frame"]["tokens"]) == [300, 300, 450, 450]
 
 
-@pytest.mark.slow
 def test_an_evaluation_is_a_frame_of_what_the_command_says(said: Said, folder: Path) -> None:
     model, tokenizer = Files(folder).load("auto")
     lengths = np.array([1, 1.5])

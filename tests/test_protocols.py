@@ -181,7 +181,6 @@ def trained_state(folder: Path, *words: str) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in trained(run).model.state_dict().items()}
 
 
-@pytest.mark.slow
 def test_a_training_with_dropout_that_was_interrupted_ends_with_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +211,6 @@ def test_a_training_with_dropout_that_was_interrupted_ends_with_the_same_weights
 # -- how it is tested ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_decoding_token_by_token_gives_the_same_accuracy_of_sequences(tmp_path: Path) -> None:
     words = ("method=alibi", "task=passkey", "evaluation.num_samples=64")
     forced, greedy = (
@@ -285,7 +283,6 @@ def test_a_ceiling_packs_as_many_sequences_and_keeps_what_the_longest_test_needs
     assert there.nodes["encoding"] == run.nodes["encoding"]
 
 
-@pytest.mark.slow
 def test_a_ceiling_is_no_method_whatever_its_encoding(tmp_path: Path) -> None:
     words = ("task=copy", "evaluation.multiples=[0.5,1,2]")
     found = ran(tmp_path, "encoding=random_positions", "extension=ceiling", *words)
@@ -316,7 +313,6 @@ def test_a_length_at_which_a_ceiling_diverges_is_left_out(
     assert "Left out: the loss became nan" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,7 +327,6 @@ def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(
     ) == 2
 
 
-@pytest.mark.slow
 def test_a_ceiling_costs_what_its_trainings_do(tmp_path: Path) -> None:
     words = ("task=copy", "evaluation.multiples=[1,2]")
     found = ran(tmp_path, "method=alibi", "extension=ceiling", *words)

@@ -266,7 +266,6 @@ SMALL = (
 )
 
 
-@pytest.mark.slow
 def test_the_sums_of_a_record_are_its_losses_and_its_shares(tmp_path: Path) -> None:
     run, _, found = made(tmp_path, *SMALL, "method=rope")
     tested = found.evaluate()
@@ -283,7 +282,6 @@ def test_the_sums_of_a_record_are_its_losses_and_its_shares(tmp_path: Path) -> N
     assert windows(batch)[0] in read(first)
 
 
-@pytest.mark.slow
 def test_a_ceiling_has_the_sums_of_each_length(tmp_path: Path) -> None:
     words = (*SMALL, "method=rope_ceiling", "extension.multiples=[2]")
     tested = made(tmp_path, *words)[2].evaluate()
@@ -369,7 +367,6 @@ def test_a_few_texts_that_agree_are_no_proof() -> None:
             assert found.p == 2 / 2**count and str(found) == "+0.500 [+0.500, +0.500]"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 12))])
 def test_intervals_of_few_texts_are_as_wide_as_they_are_uncertain(count: int) -> None:
     """A bootstrap that draws as many texts covers .74 with three, and .85 with five."""
@@ -448,7 +445,6 @@ def two_rows() -> list[Record]:
     return [changed(worse, {"by_text": THREE}), changed(same, {"by_text": flat})]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "holds"),
     [(0, ["yes", "no"]), (0.99, ["yes", "no"]), (1, ["no", "no"]), (-1, ["yes", "no"])],

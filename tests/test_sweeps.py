@@ -216,7 +216,6 @@ def test_a_plan_tells_what_can_be_made_from_what_cannot(mine: Path, tmp_path: Pa
     assert len(jobs) == 2 * 2 * 2 + 2
 
 
-@pytest.mark.slow
 def test_what_is_complete_is_not_run_and_its_training_may_be_shared_out(
     mine: Path, tmp_path: Path
 ) -> None:

@@ -265,7 +265,6 @@ def test_the_rate_rises_stays_and_falls_as_it_is_told() -> None:
     )
 
 
-@pytest.mark.slow
 def test_a_training_stops_at_the_first_point_that_reaches_the_score(tmp_path: Path) -> None:
     """With a score that every model has, and one that none reaches in twenty steps."""
     found = ran(tmp_path, "method=rope", "training.stop_at=0.0")
@@ -309,7 +308,6 @@ def test_a_list_of_rates_goes_with_fine_tuning(tmp_path: Path) -> None:
     assert found.training.learning_rate == 3e-3 and found.finetuning.steps == 10
 
 
-@pytest.mark.slow
 def test_fine_tuning_goes_on_to_its_end(tmp_path: Path) -> None:
     found = ran(tmp_path, "method=rope_pi_fine_tuned", "extension.steps=1", "training.stop_at=0.0")
     assert found.training.steps == 10
@@ -319,7 +317,6 @@ def test_fine_tuning_goes_on_to_its_end(tmp_path: Path) -> None:
 RATES = "training.learning_rate=[1e-9,3e-3,1e-4]"
 
 
-@pytest.mark.slow
 def test_of_several_rates_the_one_that_loses_least_in_distribution_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,7 +337,6 @@ def test_of_several_rates_the_one_that_loses_least_in_distribution_is_kept(
     assert lost[3e-3] == alone.log.curve.validation_loss[-1]
 
 
-@pytest.mark.slow
 def test_the_record_says_which_rate_was_kept_and_what_the_others_lost(tmp_path: Path) -> None:
     found = ran(tmp_path, "method=rope", RATES).training
     assert found.learning_rate == 3e-3 and len(found.learning_rates) == 3
@@ -349,7 +345,6 @@ def test_the_record_says_which_rate_was_kept_and_what_the_others_lost(tmp_path: 
     assert plain.hash == found.hash
 
 
-@pytest.mark.slow
 def test_a_rate_that_diverges_is_left_out_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -425,7 +420,6 @@ def test_a_run_that_diverges_at_every_rate_names_all_of_them(
     assert rates is not None and [each.loss for each in rates] == [None] * 3
 
 
-@pytest.mark.slow
 def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -456,7 +450,6 @@ def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
     assert len(files.records(tmp_path)) == 3, "nor is there a model to be audited"
 
 
-@pytest.mark.slow
 def test_a_fine_tuning_that_diverges_costs_the_row_and_not_the_training_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -474,7 +467,6 @@ def test_a_fine_tuning_that_diverges_costs_the_row_and_not_the_training_before_i
     assert not failed.solved and {row.score for row in failed.rows} == {0.0}
 
 
-@pytest.mark.slow
 def test_a_loss_that_overflows_beyond_training_loses_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -580,7 +572,6 @@ def test_the_multiplications_of_a_step_are_those_of_its_matrices() -> None:
     assert counted("encoding=nope", longest) == by_hand(), "whatever the shorter lengths are"
 
 
-@pytest.mark.slow
 def test_fused_and_dense_attention_cost_the_same_multiplications() -> None:
     # One call, by rows, and explicit weights: all three have the same matrices.
     assert counted("encoding=t5") == counted("encoding=sink") == counted("encoding=rope")
@@ -615,7 +606,6 @@ def test_counting_draws_nothing_and_leaves_no_gradient() -> None:
     assert all(weight.grad is None for weight in training.model.parameters())
 
 
-@pytest.mark.slow
 def test_a_record_has_the_multiplications_of_its_training(tmp_path: Path) -> None:
     made = ran(tmp_path, f"task={TASK}", "encoding=rope")
     [shared] = SharedTraining.of(tiny(tmp_path, f"task={TASK}", "encoding=rope"))
