@@ -565,18 +565,19 @@ def test_two_tasks_are_compared_by_the_rows_that_have_learned_both() -> None:
 
 
 def test_rows_reach_further_with_zeros_by_the_t_of_all_tasks_and_after_correction() -> None:
-    """a: all by .5 and a little. b: as far ahead on three tasks, and 0 on the last, not learned."""
-    tasks = list("stuv")
-    cells = pd.DataFrame(
-        {
-            "a": [0.7, 0.7, 0.71, 0.69],
-            "b": [0.7, 0.7, 0.71, None],
-            "c": [0.2, 0.21, 0.2, 0.19],
-            "d": [0.0] * 4,
-        },
-        tasks,
-    ).T
-    standing: Any = SimpleNamespace(cells=lambda: cells, placed=list("abcd"))
+    """a: all by .5 and a little. b: as far ahead on three tasks, and 0 on the last, not learned.
+    e and f: each p = .046 above d, which Holm makes .09.
+    """
+    areas = {
+        "a": [0.7, 0.7, 0.71, 0.69],
+        "b": [0.7, 0.7, 0.71, None],
+        "c": [0.2, 0.21, 0.2, 0.19],
+        "d": [0.0] * 4,
+        "e": [0.7, 0.7, 0.71, 0.05],
+        "f": [0.7, 0.71, 0.7, 0.05],
+    }
+    cells = pd.DataFrame(areas, list("stuv"), dtype=float).T
+    standing: Any = SimpleNamespace(cells=lambda: cells, placed=list(areas))
     facts = SectionFacts(standing, standing, standing)
     assert facts.further_with_zeros("c") == ["a"], "and d reaches less far"
     assert facts.further_with_zeros("d") == ["a", "c"]
