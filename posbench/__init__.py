@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from posbench.calls import check, compare, list_encodings, list_extensions, list_tasks, run
-    from posbench.results import load, plot, summarise
+    from posbench.results import difference, load, plot, summarise
 
 __version__ = "0.3.0"
 __all__ = [
     "PosbenchError",
     "check",
     "compare",
+    "difference",
     "list_encodings",
     "list_extensions",
     "list_tasks",
@@ -33,7 +34,7 @@ __all__ = [
 ]
 ELSEWHERE = {
     **dict.fromkeys(__all__, "posbench.calls"),
-    **dict.fromkeys(("load", "plot", "summarise"), "posbench.results"),
+    **dict.fromkeys(("difference", "load", "plot", "summarise"), "posbench.results"),
     **dict.fromkeys(("extended", "evaluate"), "posbench.models"),  # which needs transformers
     "PosbenchError": "posbench.errors",
     "Position": "posbench.position",

@@ -348,7 +348,7 @@ def _refuse_object(subject: Any, name: str) -> None:
     if isinstance(subject, pd.DataFrame):
         raise ConfigError(
             f"posbench.{name} takes a class of yours, the path of a YAML or a word, got a table: "
-            "posbench.results.compare(table, a, b) compares two of its rows"
+            "posbench.difference(table, a, b) compares two of its rows"
         )
     if not isinstance(subject, type | str | Path):
         what = getattr(subject, "__name__", type(subject).__name__)

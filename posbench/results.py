@@ -1,9 +1,10 @@
-"""Records as data frames: `load` them, `plot` them, `summarise` and `compare` their rows.
+"""Records as data frames: `load` them, `plot` them, `summarise` their rows, and take `difference`s.
 
 `load` is the long table of all records of a folder, and `plot` draws it. `summarise` says what its
-rows have learned and how far they reach, with intervals, and `compare` tests one of them against
-another. All three take data frames, of other sources as well. results/explore.ipynb shows them at
-work. `posbench records` publishes records and verifies them: see `posbench.sharing.command`.
+rows have learned and how far they reach, with intervals, and `difference` tests one of them
+against another. All three take data frames, of other sources as well. results/explore.ipynb shows
+them at work. `posbench records` publishes records and verifies them: see
+`posbench.sharing.command`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import pandas as pd
 from posbench.base.errors import PosbenchError
 from posbench.records import files, tables
 from posbench.records.files import LOCAL, keeping_all
-from posbench.statistics.standings import compare, summarise
+from posbench.statistics.standings import difference, summarise
 
 if TYPE_CHECKING:
     from posbench.showing.plotting import plot
 
-__all__ = ["compare", "load", "plot", "summarise"]
+__all__ = ["difference", "load", "plot", "summarise"]
 
 
 def __getattr__(name: str) -> Any:

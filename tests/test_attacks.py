@@ -209,6 +209,7 @@ CLAIMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "said"), CLAIMS.values(), ids=CLAIMS)
 def test_yaml_that_hydra_does_not_read_is_refused_alike(
     text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

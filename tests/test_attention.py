@@ -47,6 +47,7 @@ def _seeded() -> Iterator[None]:
 # -- the dense path against loops ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_attention_is_the_causal_softmax_of_the_scaled_product() -> None:
     a = call()
     same(dense(a), by_hand(a, product(a)))
@@ -274,6 +275,7 @@ def three_parts(a: Attention) -> Heads:
     return Heads((RoPE(WIDTH).encode(a.heads(slice(0, 1))), middle, last))
 
 
+@pytest.mark.slow
 def test_heads_side_by_side_equal_each_one_alone() -> None:
     """Parts of different width, normaliser and path, against loops of one head each."""
     a = call()
@@ -434,6 +436,7 @@ def test_regions_of_finished_parts_are_refused() -> None:
         Regions(far_from(a), (a, replace(a, finish=lambda out, rows: out)))
 
 
+@pytest.mark.slow
 def test_regions_can_be_one_part_of_heads() -> None:
     a = call()
     far, near = a.heads(slice(0, 3)), a.heads(slice(3, 4))

@@ -117,7 +117,9 @@ def test_a_run_whose_audit_disagrees_is_recorded_and_refused(
         audited = RunSpec.of(compose(*quick, *words, "audit=4"))
         with pytest.raises(PosbenchError, match=r"the audit failed: .* disagree on 2 at n=8, so"):
             make(audited, said := io.StringIO())
-        announced = f"{audited.path} (force=true repeats the run). Its audit is made now."
+        announced = (
+            f"{audited.path} (force=true repeats it, and logs it again). Its audit is made now."
+        )
         assert (announced in said.getvalue()) == (not words)
         assert audited.record() is not None
 
@@ -137,6 +139,7 @@ def test_a_run_is_complete_with_the_audit_that_is_asked_for(quick: tuple[str, ..
         assert not asked[2].is_complete and asked[0].is_complete
 
 
+@pytest.mark.slow
 def test_a_run_that_is_complete_is_not_made_again(
     quick: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,5 +148,5 @@ def test_a_run_that_is_complete_is_not_made_again(
     monkeypatch.delattr(run, "train_and_record")
     make(spec, said)
     first, *table = said.getvalue().splitlines()
-    assert first == f"Complete already: {spec.path} (force=true repeats the run)."
+    assert first == f"Complete already: {spec.path} (force=true repeats it, and logs it again)."
     assert "sequence accuracy on passkey" in table[0]

@@ -24,6 +24,7 @@ from posbench.statistics import likelihoods
 # -- tables and curves -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_not_having_learned_is_told_from_not_having_extrapolated_in_every_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_row_counts_what_it_has_spent_beyond_the_shared_training() -> None:
     assert spent.to_dict() == {"plain": 40.0, "searched": 43.0, "tuned": 45.0}
 
 
+@pytest.mark.slow
 def test_a_name_with_markup_in_it_is_shown_and_not_obeyed(tmp_path: Path) -> None:
     name = "rope (a=${x}|b, c=<script>alert(1)</script>)"
     save(tmp_path, record(name))
@@ -84,6 +86,7 @@ def test_no_two_of_many_curves_look_the_same() -> None:
     assert len(looks) == 100
 
 
+@pytest.mark.slow
 def test_the_drawing_is_wellformed_and_holds_every_name() -> None:
     curves = {f"method {i}": [row(n, 1 / n) for n in (1, 2, 3, 4)] for i in range(14)}
     drawing = figures.score_by_length(curves, "score")
@@ -108,6 +111,7 @@ def two_names(change: Callable[[int], dict[str, Any]]) -> list[Record]:
     ]
 
 
+@pytest.mark.slow
 def test_two_names_of_the_same_settings_each_have_their_own_likelihood() -> None:
     """Each beside the model that both extend, and none beside its other name."""
     kind = {"method_class": "pretrained", "method.encoding": "model"}
@@ -222,6 +226,7 @@ class Decay(PositionEncoding):
 """
 
 
+@pytest.mark.slow
 def test_a_page_has_encodings_and_a_board_of_ones_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

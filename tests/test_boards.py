@@ -69,6 +69,7 @@ def of(board: Board, **levels: float) -> list[Record]:
 # -- definitions -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_board_of_the_repository_names_what_there_is() -> None:
     for name in definition.names():
         board = definition.load(name)
@@ -81,6 +82,7 @@ def test_every_board_of_the_repository_names_what_there_is() -> None:
             assert set(part.experiments) <= set(own_names("experiment"))
 
 
+@pytest.mark.slow
 def test_the_main_board_has_what_its_protocol_has() -> None:
     """The lengths stand in both; the board is what a reader sees, the protocol what is run."""
     main = definition.load("main")
@@ -336,6 +338,7 @@ parts:
 """
 
 
+@pytest.mark.slow
 def test_other_seeds_of_the_same_rows_and_tasks_are_ranked_in_one_section() -> None:
     board = definition.read(AGAIN, "again")
     found = [
@@ -387,6 +390,7 @@ contrasts:
 """
 
 
+@pytest.mark.slow
 def test_what_a_part_changes_of_the_protocol_is_part_of_the_name_and_pairs_are_compared() -> None:
     board = definition.read(PREDICTED, "predicted")
     rate = "learned (training.learning_rate=0.006)"
@@ -443,6 +447,7 @@ def test_a_prediction_names_rows_that_the_board_runs(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_prediction_is_of_the_protocol_of_the_board_alone() -> None:
     text = """
 protocol: learned
@@ -467,6 +472,7 @@ contrasts:
     assert [line.cells[-1] for line in table.rows] == ["yes", "\N{EN DASH}"]
 
 
+@pytest.mark.slow
 def test_a_prediction_may_be_about_what_tuning_adds() -> None:
     text = """
 protocol: learned
@@ -585,6 +591,7 @@ def test_rows_stand_in_the_order_of_what_they_reach() -> None:
     assert by_task.rows[0].cells == [".92"] * 4
 
 
+@pytest.mark.slow
 def test_a_row_that_learned_little_stands_below_the_table() -> None:
     lost = {"rows.0.proficiency": 0.1}
     found = [
@@ -601,6 +608,7 @@ def test_a_row_that_learned_little_stands_below_the_table() -> None:
     assert nope.cells == ["\N{EN DASH}", "\N{EN DASH}", ".92", ".92"]
 
 
+@pytest.mark.slow
 def test_a_row_that_was_not_run_on_a_task_is_ranked_on_the_others_and_that_is_told() -> None:
     """Of three rows one has not been run on passkey; nobody has been run on reverse."""
     board = small()
@@ -619,6 +627,7 @@ def test_a_row_that_was_not_run_on_a_task_is_ranked_on_the_others_and_that_is_to
     assert cells["nope"]["reaches"] == ".92"
 
 
+@pytest.mark.slow
 def test_an_extension_counts_by_its_training_and_is_marked_where_it_lost_1x() -> None:
     board = small(SMALL.replace("methods: [rope, nope, rope_pi]", OF_A_HOST))
     trained = {"config.extension": {"_target_": "posbench.extensions.direct.Direct"}}
@@ -683,6 +692,7 @@ def test_changed_settings_and_other_seeds_are_not_of_the_board() -> None:
     assert part.runs.equals(same.runs)
 
 
+@pytest.mark.slow
 def test_what_has_one_label_and_unlike_contents_is_not_mixed() -> None:
     board = small()
     found = of(board, rope=0.4, nope=0.9)
@@ -700,6 +710,7 @@ def test_records_that_are_not_of_the_board_make_no_section_of_it() -> None:
     assert standings_of(small(), MeasuredRuns.of(found)) == []
 
 
+@pytest.mark.slow
 def test_a_dry_run_is_shown_under_its_own_protocol() -> None:
     board = small()
     found = [changed(each, {"protocol.name": "smoke"}) for each in of(board, rope=0.4, nope=0.9)]

@@ -350,6 +350,7 @@ FILES: dict[str, tuple[dict[str, str], str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("files", "word", "said"), FILES.values(), ids=FILES)
 def test_yaml_of_others_calls_nothing_reads_nothing_and_sets_nothing_of_the_users(
     files: dict[str, str],

@@ -566,6 +566,7 @@ def test_a_bomb_is_defused_before_it_is_unpacked(tmp_path: Path) -> None:
         assert path.stat().st_size < 2_000_000 and not (tmp_path / "out").exists(), name
 
 
+@pytest.mark.slow
 def test_records_that_unpack_to_gigabytes_are_refused_before_they_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from posbench.config import board as definition
 from posbench.showing.table import csv
 
 
+@pytest.mark.slow
 def test_a_score_is_the_mean_over_seeds_with_the_interval_of_students_t() -> None:
     values = [0.2, 0.5, 0.6]
     [far] = (
@@ -45,6 +46,7 @@ def test_a_length_that_does_not_count_has_a_score_only_if_every_seed_climbed_the
     assert scores(*both)["rope"][16] == pytest.approx(0.7)
 
 
+@pytest.mark.slow
 def test_a_row_reaches_as_far_as_the_trainings_that_learned() -> None:
     far, near = {1: 1.0, 2: 1.0, 8: 1.0}, {1: 1.0, 2: 0.0, 8: 0.0}
     learned, other = seeds("rope", [far, near])

@@ -82,6 +82,7 @@ def test_settings_are_in_the_signature() -> None:
     assert "layout" in inspect.signature(RoPE).parameters, "and in that of the class"
 
 
+@pytest.mark.slow
 def test_help_shows_settings_sizes_and_the_formula() -> None:
     shown = pydoc.render_doc(posbench.rope, renderer=pydoc.plaintext)
     assert "*, base=10000, layout='half') -> posbench.position.Position" in shown
@@ -160,6 +161,7 @@ def test_what_is_complete_is_found(
     assert first.equals(again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -185,8 +187,8 @@ def test_a_mistake_is_one_sentence(words: list[str], said: str) -> None:
         (lambda: posbench.run(**SMALL, training=5), "training=5 replaces a whole section: set"),
         (lambda: posbench.run(**SMALL, model=None), "model=null replaces a whole section: set"),
         (lambda: posbench.check(posbench.rope), 'such as "encoding=rope", got rope: give the'),
-        (lambda: posbench.check(pd.DataFrame()), "posbench.results.compare(table, a, b)"),
-        (lambda: posbench.compare(pd.DataFrame()), "posbench.results.compare(table, a, b)"),
+        (lambda: posbench.check(pd.DataFrame()), "posbench.difference(table, a, b)"),
+        (lambda: posbench.compare(pd.DataFrame()), "posbench.difference(table, a, b)"),
         (lambda: posbench.compare("method=rope", quick=True, whole=True), "quick=True and whole="),
         (lambda: posbench.compare("method=rope", quick="no"), "quick is True or False, got 'no'"),
         (lambda: posbench.compare("method=rope", train=1), "train is True or False, got 1"),
@@ -225,6 +227,7 @@ def test_records_are_where_a_path_says_however_it_is_written(tmp_path: Path) -> 
     assert str(Command.parse(record.command)) == record.command
 
 
+@pytest.mark.slow
 def test_a_pair_that_cannot_be_is_a_warning_beside_those_that_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +243,7 @@ def test_a_pair_that_cannot_be_is_a_warning_beside_those_that_can(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["plan_only=true", "plan_only=True"])
 def test_a_plan_that_is_asked_for_by_a_word_makes_nothing(
     word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -354,6 +358,7 @@ def test_what_was_edited_runs_as_it_is_written_now_and_has_another_hash(
     assert made() == first and made(force=True) == first
 
 
+@pytest.mark.slow
 def test_a_class_is_checked_as_it_is_written_now(
     own_class: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_the_curves_are_the_formula() -> None:
     np.testing.assert_allclose(rope.weights.sum(-1), np.arange(1, probe.MAP + 1))
 
 
+@pytest.mark.slow
 def test_the_properties_are_those_of_the_classes() -> None:
     shown = catalogue.properties(probe.Probe("method=t5"))
     assert (

@@ -173,6 +173,7 @@ def _two_of_four() -> list[tuple[int, ...]]:
     return list(itertools.combinations(range(4), 2))
 
 
+@pytest.mark.slow
 def test_beyond_what_can_be_counted_p_is_drawn_and_near_the_exact_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -253,6 +254,7 @@ def test_each_verdict(
     assert math.isnan(judged.p) == (verdict not in ("holds", "contradicted", "open"))
 
 
+@pytest.mark.slow
 def test_a_claim_is_one_hypothesis_over_the_pairs_of_all_its_tables(tmp_path: Path) -> None:
     """Two tables with five pairs each: neither could decide anything, both together can."""
     parts = [{"task": "copy"}, {"task": "passkey"}]
@@ -283,6 +285,7 @@ def test_tables_that_differ_are_weighed_against_each_other(tmp_path: Path) -> No
     assert judged.verdict == "open" and judged.difference.mean == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_number_of_claims_of_the_paper_says_how_many_pairs_are_needed(tmp_path: Path) -> None:
     """2^10 = 1,024 patterns are 5 m / .05 for ten claims, and not for eleven."""
     frame = runs(tmp_path, *seeds("ntk", TEN), *seeds("pi", below(0.2)))
@@ -293,6 +296,7 @@ def test_the_number_of_claims_of_the_paper_says_how_many_pairs_are_needed(tmp_pa
     assert {each.verdict for each in findings(others, frame)} == {"holds"}
 
 
+@pytest.mark.slow
 def test_rows_of_one_training_are_compared_by_signs_and_others_by_exchanges(
     tmp_path: Path,
 ) -> None:
@@ -307,6 +311,7 @@ def test_rows_of_one_training_are_compared_by_signs_and_others_by_exchanges(
     assert exchanged.difference == flipped.difference
 
 
+@pytest.mark.slow
 def test_p_is_corrected_within_a_paper_and_what_was_written_later_apart(tmp_path: Path) -> None:
     frame = runs(tmp_path, *seeds("ntk", TEN), *seeds("pi", below(0.2)))
     stated = [
@@ -365,6 +370,7 @@ def test_1x_is_asked_in_the_mean_over_the_seeds_of_the_pairs(tmp_path: Path) -> 
     assert judged.verdict == "holds" and judged.tables[0].at_1x == pytest.approx((0.99, 1.0))
 
 
+@pytest.mark.slow
 def test_without_1x_a_claim_about_reach_is_not_measured(tmp_path: Path) -> None:
     left = [result("ntk", {2: value}, seed) for seed, value in enumerate(TEN)]
     frame = runs(tmp_path, *left, *seeds("pi", below(0.2)))
@@ -376,6 +382,7 @@ FAILS, FULL, FREE = (0.5, 0.7, 0.2), (1.0, 0.97, 0.96), (1.0, 0.8, 0.2)
 """(1x, one side, the other side) of a table that is not testable, without room, and free."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "verdict", "pairs"),
     [
@@ -403,6 +410,7 @@ def test_tables_behind_a_gate_are_dropped(
     assert (judged.verdict, judged.num_pairs) == (verdict, pairs)
 
 
+@pytest.mark.slow
 def test_a_task_with_other_settings_is_shown_and_counts_only_where_it_is_named(
     tmp_path: Path,
 ) -> None:
@@ -428,6 +436,7 @@ def test_only_seeds_that_have_both_sides_count(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_side_is_the_mean_over_its_multiples_and_lacks_none_of_them(tmp_path: Path) -> None:
     left = [result("ntk", {1: 1.0, 2: 0.6, 4: v}, seed) for seed, v in enumerate([0.2, 0.4])]
     right = [result("pi", {1: 1.0, 2: 0.5, 4: 0.1, 8: 0.0}, seed) for seed in (0, 1)]
@@ -445,6 +454,7 @@ def test_a_side_is_the_mean_over_its_multiples_and_lacks_none_of_them(tmp_path: 
     assert beyond.gate == "not measured"
 
 
+@pytest.mark.slow
 def test_a_gate_by_seed_keeps_the_seeds_that_learned(tmp_path: Path) -> None:
     """Two of twelve fail at 1x. By means the table goes; by seed only their pairs go."""
     left = seeds("ntk", [*TEN, 0.0, 0.0])
@@ -632,6 +642,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_page_says_how_a_claim_is_judged_and_shows_its_tables(folder: Path) -> None:
     said: list[str] = []
     assert page.main([str(folder)], said.append) == 0
@@ -683,6 +694,7 @@ def test_the_page_says_how_a_claim_is_judged_and_shows_its_tables(folder: Path) 
     )
 
 
+@pytest.mark.slow
 def test_a_table_names_its_encoding_where_the_sides_do_not(tmp_path: Path) -> None:
     """A claim on two encodings is no claim on RoPE; a bar in a name is no end of a cell."""
     stated = "- {claim: NoPE | RoPE, source: a post, of: nope/ntk, over: rope/ntk, at: [2]}\n"
@@ -718,6 +730,7 @@ def test_a_row_with_two_contents_under_one_name_is_refused(
     assert "### Not measured" in text, "rows that no claim names are passed over"
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_bytes_and_check_notices_others(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -820,6 +833,7 @@ def test_without_records_there_is_nothing_to_hold_claims_against(
         page.table(tmp_path)
 
 
+@pytest.mark.slow
 def test_every_side_of_the_claims_in_the_repository_can_be_run() -> None:
     from offered import CONF
 
@@ -878,6 +892,7 @@ def test_every_replication_can_be_judged_by_the_runs_of_its_board() -> None:
     assert not [each.claim.claim for each in judged if each.verdict in untested]
 
 
+@pytest.mark.slow
 def test_what_was_run_in_two_experiments_is_compared_across_them() -> None:
     """Ten pairs a task, of which the first is named before the second."""
     rows = [

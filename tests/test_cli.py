@@ -77,6 +77,7 @@ def test_a_mistake_ends_the_command_without_torch(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["protocol=smoke", pytest.param("board", marks=pytest.mark.slow)])
 def test_the_folder_above_a_clone_is_refused(tmp_path: Path, word: str) -> None:
     """There the clone itself goes for the package, and hashes of source would lack some of it."""
@@ -202,6 +203,7 @@ def test_a_name_in_the_wrong_place_is_named_in_the_right_one(
     assert said in sentence(*answered(*words.split()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("encoding=my_own",), ("-m", "encoding=my_own,rope")])
 def test_a_file_of_ones_own_whose_folder_was_not_named_is_pointed_to(
     words: tuple[str, ...], answered: Answered, tmp_path: Path
@@ -214,6 +216,7 @@ def test_a_file_of_ones_own_whose_folder_was_not_named_is_pointed_to(
     assert sentence(*answered(*words)).endswith(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -236,6 +239,7 @@ def test_a_file_of_ones_own_that_makes_no_object_is_one_sentence(
     assert said in sentence(*answered("--config-dir", str(tmp_path), "encoding=mine"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["steps", "min_length"])
 def test_what_the_yaml_of_a_task_lacks_is_said_with_what_to_add_where(
     missing: str, tmp_path: Path, answered: Answered
@@ -260,6 +264,7 @@ def test_a_yml_of_ones_own_is_named_where_its_yaml_is_chosen(
     assert said.endswith(": rename it to mine.yaml\n")
 
 
+@pytest.mark.slow
 def test_a_choice_in_a_folder_of_its_own_is_refused_as_its_name_is_no_name_of_a_file(
     tmp_path: Path, answered: Answered
 ) -> None:

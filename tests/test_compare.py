@@ -88,6 +88,7 @@ def rivals(own: list[Record], published: list[Record], *seeds: int) -> Rivals:
     return Rivals.of(published, RowKind.of(own[0]), board(), seeds or (10, 11, 12))
 
 
+@pytest.mark.slow
 def test_the_place_is_that_of_the_standings_of_all_rows_together() -> None:
     found = stands(0.6)
     assert list(found.summary.index) == ["nope", "decay", "rope"]
@@ -107,6 +108,7 @@ def test_the_place_is_that_of_the_standings_of_all_rows_together() -> None:
     assert found.kind == "zero-shot"
 
 
+@pytest.mark.slow
 def test_a_part_of_the_tasks_is_compared_on_that_part_alone() -> None:
     found = stands(0.6, tasks=("copy",))
     assert found.tasks == ("copy",)
@@ -135,6 +137,7 @@ def test_rows_of_other_protocols_classes_tasks_and_hosts_are_no_rivals() -> None
             among(own, [other])
 
 
+@pytest.mark.slow
 def test_an_extension_is_held_against_those_of_its_host() -> None:
     own = [made("rope_mine", 0.6, "copy", 10, extension="mine", encoding="rope")]
     theirs = [
@@ -147,6 +150,7 @@ def test_an_extension_is_held_against_those_of_its_host() -> None:
     assert set(found.rivals.index) == {"rope_pi", "rope"}
 
 
+@pytest.mark.slow
 def test_a_row_that_is_published_already_is_told_apart_from_ones_own() -> None:
     own = [made("rope", 0.5, task, 10) for task in board().all_tasks]
     found = among(own, published())
@@ -216,6 +220,7 @@ def test_the_page_is_that_of_a_board_with_our_row_marked_and_open(tmp_path: Path
     assert ours.endswith("<td>dense<td>no keys")
 
 
+@pytest.mark.slow
 def test_the_page_of_a_published_row_shows_both_and_their_runs_apart() -> None:
     levels = {"rope": 0.4, "nope": 0.9}
     mine = [made("rope", 0.5, "copy", seed) for seed in (10, 11)]
@@ -466,6 +471,7 @@ def of_main(tasks: Iterable[str], **others: Iterable[str]) -> Rivals:
     return Rivals.of(found, RowKind.of(found[0]), definition.load("main"), (10,))
 
 
+@pytest.mark.slow
 def test_a_row_is_compared_on_the_tasks_that_most_rivals_have() -> None:
     """Two rows have them all: on these nobody else would be left. One in ten may wait."""
     main = definition.load("main")
@@ -601,6 +607,7 @@ def placed(levels: Mapping[str, float], known: Mapping[str, float] = {}) -> Task
     return TaskStanding.of(on_count(levels), published(known), board())
 
 
+@pytest.mark.slow
 def test_a_task_ranks_its_rows_and_agrees_with_the_board_or_not() -> None:
     levels = {"rope": 0.2, "nope": 0.5, "alibi": 0.8}
     alike = placed(levels, levels)
@@ -625,6 +632,7 @@ def test_one_seed_of_a_task_has_no_interval_and_shows_no_difference() -> None:
     )
 
 
+@pytest.mark.slow
 def test_rows_that_have_not_learned_a_task_agree_with_nothing() -> None:
     levels = {"rope": 0.2, "nope": 0.5, "alibi": 0.8, "fox": 0.9}
     learned = [each for each in on_count(levels) if each.method.label in ("rope", "alibi")]
@@ -644,6 +652,7 @@ def test_a_first_row_without_an_interval_is_not_said_to_vary_much() -> None:
     assert said[-1] == "Without intervals it does not show these rows to differ: run more seeds."
 
 
+@pytest.mark.slow
 def test_of_a_task_is_said_what_is_wrong_with_it() -> None:
     assert "It does not show these rows to differ." in of_task.text(
         placed({"rope": 0.95, "nope": 0.96}), board(), []
@@ -777,6 +786,7 @@ def against(tmp_path: Path) -> list[str]:
     return ["--against", str(tmp_path / "published")]
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_made(
     tmp_path: Path,
     swept: list[list[str]],

@@ -165,6 +165,7 @@ def verified(folder: Path, given: dict[str, Any] | None = None, **settings: Any)
     return Verification.of(Files(folder).load("float32")[0], asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_a_published_configuration_is_what_it_is_and_no_problem(name: str, tmp_path: Path) -> None:
     model = MODELS[name]
@@ -336,6 +337,7 @@ def test_settings_beside_a_model_that_would_break_it_are_refused(
     assert said in str(refused.value)
 
 
+@pytest.mark.slow
 def test_the_settings_of_a_model_given_once_more_are_no_problem(tmp_path: Path) -> None:
     """Ministral has a length among its rope_parameters that nothing reads."""
     folder = MODELS["Ministral 3"].folder(tmp_path)

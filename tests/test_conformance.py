@@ -122,6 +122,7 @@ def test_the_pairs_that_are_refused_are_those_the_declarations_say() -> None:
     assert listed == [encoding for encoding in ENCODINGS if legal("ntk", encoding)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", [*thinned("encoding"), LOOPED])
 def test_what_each_extension_declares_of_the_training_length_is_measured(encoding: str) -> None:
     """The base where it says so; the weights are the base's own."""
@@ -197,6 +198,7 @@ def test_a_task_keeps_its_promises(name: str) -> None:
 # -- methods ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thinned("method"))
 def test_every_method_learns_from_a_step_and_is_measured_as_it_answers(name: str) -> None:
     run = setup(*Subject(f"method={name}").words)

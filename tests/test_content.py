@@ -171,6 +171,7 @@ def test_the_gates_of_cope_do_not_feel_a_temperature() -> None:
     same(scores(encoding, hot) - scores(NoPE(), hot), bias_of(encoding, a))
 
 
+@pytest.mark.slow
 def test_cope_is_trained_through_its_counts() -> None:
     a, encoding = call(range(N)), shaken(CoPE(WIDTH, 3))
 

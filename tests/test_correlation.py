@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from posbench.statistics.correlation import over_rows
 
 
+@pytest.mark.slow
 def test_the_interval_over_rows_holds_the_true_correlation() -> None:
     """Of rows that are drawn anew; Bonett and Wright measured about as much."""
     random, true = np.random.default_rng(0), 6 / np.pi * np.arcsin(0.8 / 2)

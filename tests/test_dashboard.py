@@ -19,6 +19,7 @@ from posbench.sharing.dashboard import as_json, main, report, workspace
 DATA = Path(__file__).parent / "data" / "dashboard"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [workspace, report])
 def test_a_page_is_what_it_was(page: Callable[[str, str], Any]) -> None:
     """Bring the snapshot up to date with `posbench records dashboard --to tests/data/dashboard`,

@@ -81,6 +81,7 @@ def one(file: str, setting: str) -> PublishedSetting:
 # -- nothing is forgotten --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_numeric_setting_has_an_entry_or_is_of_another_kind() -> None:
     for file in FILES:
         scaled = [each.setting for each, of in DEFAULTS if of == file]
@@ -217,6 +218,7 @@ def test_a_search_scales_as_its_default_does(file: str) -> None:
 # -- the page --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_entry_is_on_the_page_with_its_exception() -> None:
     sections = dict(zip(("encoding", "extension"), page.scaled().split("\n## ")[1:3], strict=True))
     for each, file in DEFAULTS:
@@ -229,6 +231,7 @@ def test_every_entry_is_on_the_page_with_its_exception() -> None:
         assert each.means in row and row.endswith(f"| {each.exception or ''} |")
 
 
+@pytest.mark.slow
 def test_every_row_has_the_cells_of_its_table() -> None:
     for block in page.scaled().split("\n\n"):
         assert len({line.count("|") for line in block.splitlines() if line[0] == "|"}) <= 1, block

@@ -144,6 +144,7 @@ def test_entmax_of_bfloat16_scores_is_in_float32() -> None:
     same(weights.double(), entmax(z.double(), torch.ones(4, 40).bool()), 1e-5)
 
 
+@pytest.mark.slow
 def test_entmax_has_the_gradient_of_its_threshold() -> None:
     z = call().q @ call().k.mT
     allowed = torch.ones(N, N).tril().bool()[None, None]

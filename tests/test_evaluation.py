@@ -163,6 +163,7 @@ def test_the_first_place_asked_for_is_that_of_any_sequence() -> None:
     torch.testing.assert_close(logits(model, data), whole, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_whatever_is_decoded_scores_and_losses_of_tokens_are_of_teacher_forcing() -> None:
     """The score of language follows from losses, which decoding does not have."""
     words = ("task=language", "evaluation.multiples=[1,2]", "evaluation.ladder=[]")
@@ -183,6 +184,7 @@ def test_whatever_is_decoded_scores_and_losses_of_tokens_are_of_teacher_forcing(
         assert decoded.score == pytest.approx(max(explained, -1), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_row_of_several_lengths_is_of_all_their_sequences() -> None:
     """By hand: every count with every symbol, each in a pass of its own."""
     run = setup("task=repeat_token", "evaluation.multiples=[1,2]", "evaluation.ladder=[]")

@@ -488,6 +488,7 @@ def test_an_experiment_of_ones_own_may_set_the_method(tmp_path: Path) -> None:
 # -- mistakes --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["task=copy", "protocol=cpu"])
 def test_another_task_or_protocol_is_refused(word: str, answered: Answered) -> None:
     group = word.partition("=")[0]

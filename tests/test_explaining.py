@@ -220,6 +220,7 @@ def test_methods_of_every_path_can_be_looked_into(words: tuple[str, ...]) -> Non
     assert found.heads["on_source"].dropna().between(-1e-6, 1 + 1e-5).all()
 
 
+@pytest.mark.slow
 def test_interpolated_positions_turn_no_pair_further_than_training_did() -> None:
     """Of the positions that a model is told, one more than its largest distance is counted, in
     training as in the test: where PI fits 2x into the trained range, no phase is new.
@@ -338,6 +339,7 @@ def test_a_full_disk_is_a_sentence(
     assert answer.startswith(f"posbench: {tmp_path} cannot be written to")
 
 
+@pytest.mark.slow
 def test_runs_that_differ_have_pages_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

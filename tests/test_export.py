@@ -28,6 +28,7 @@ def some_tokens(setup: Setup, n: int) -> Tensor:
     return torch.randint(setup.task.vocab_size, (2, n), generator=generator)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_the_exported_model_gives_the_logits_of_the_suite(tmp_path: Path) -> None:
     setup = tiny_run(tmp_path, "encoding=rope", "task=copy", "training.steps=10")

@@ -82,6 +82,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[st
 Stages = tuple[Path, dict[str, Interruption]]
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a training stopped by SIGTERM, kill -9 and Ctrl-C in turn", times=3)
 def test_a_run_stopped_in_three_ways_has_the_record_of_an_undisturbed_one(
     reference: Path, interrupted: Stages

@@ -18,6 +18,7 @@ from posbench.statistics.aggregates import Estimate
 NOTEBOOK = Path(__file__).parent.parent / "results" / "explore.ipynb"
 
 
+@pytest.mark.slow
 def test_a_figure_has_a_panel_a_task_and_the_mean_of_a_methods_seeds() -> None:
     figure = results.plot(tables.table(with_views()), methods=["alibi", "rope"])
     assert [axes.get_title() for axes in figure.axes] == ["copy", "sort"]
@@ -98,6 +99,7 @@ def test_what_is_no_table_with_lengths_is_no_figure() -> None:
         results.plot(table.assign(multiple=0.0))
 
 
+@pytest.mark.slow
 def test_a_figure_of_more_curves_than_can_be_told_apart_is_refused_unless_they_are_named() -> None:
     names = [f"row{place}" for place in range(13)]
     table = tables.table([making.record(name) for name in names])

@@ -114,6 +114,7 @@ def lines(ranked: list[RankedRows]) -> list[str]:
     return said_of(ranked)
 
 
+@pytest.mark.slow
 def test_a_training_that_several_extensions_share_counts_once(
     tmp_path: Path, everything: list[Record]
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_training_that_several_extensions_share_counts_once(
     assert "5 rows, 4 tasks and 32 trainings." in pages["leaderboard.html"]
 
 
+@pytest.mark.slow
 def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     lines: list[str],
 ) -> None:
@@ -141,6 +143,7 @@ def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     assert line.endswith("[Encodings](leaderboard.md#encodings)")
 
 
+@pytest.mark.slow
 def test_the_only_row_with_a_place_is_not_said_to_be_first_among_others() -> None:
     found = without(runs(LEVELS), "rope", *TASKS[:3])
     for row in ("alibi", "t5"):
@@ -173,6 +176,7 @@ def test_where_few_rows_have_a_place_none_is_said_to_be_first(
     assert not any("stays first" in each for each in lines)
 
 
+@pytest.mark.slow
 def test_what_counts_as_equal_is_counted_where_it_is_not_named() -> None:
     rows = ["rope", "nope", "alibi", "t5", "fox", "cope", "fire", "path"]
     asked = BOARD.replace("encodings: [rope, nope, alibi, t5], seeds", f"encodings: {rows}, seeds")
@@ -186,6 +190,7 @@ def test_what_counts_as_equal_is_counted_where_it_is_not_named() -> None:
     assert "above `nope`, `alibi`, `t5`, `fox` and 2 others, which the board counts as" in line
 
 
+@pytest.mark.slow
 def test_a_sample_that_extensions_of_a_pretrained_model_share_counts_once() -> None:
     found = []
     for each in runs({"rope": 0.2, "nope": 0.9, "alibi": 0.5}, (10, 11, 12)):
@@ -197,6 +202,7 @@ def test_a_sample_that_extensions_of_a_pretrained_model_share_counts_once() -> N
     assert any("8 of 12 samples are answered at 1x without an extension." in each for each in lines)
 
 
+@pytest.mark.slow
 def test_what_a_first_place_is_without_each_task_and_seed_is_said() -> None:
     """ALiBi is ahead of NoPE on each task but copy, where it falls far behind."""
     ahead = runs({"nope": 0.8, "alibi": 0.9, "rope": 0.2})
@@ -215,6 +221,7 @@ def test_what_a_first_place_is_without_each_task_and_seed_is_said() -> None:
     assert "alibi stays first whichever task or seed is left out." in list(findings.answer(mine))
 
 
+@pytest.mark.slow
 def test_without_a_seed_a_task_that_has_this_seed_alone_stays() -> None:
     """ALiBi is ahead by one task, which was run with seed 10 alone."""
     ahead = runs({"nope": 0.8, "alibi": 0.7, "rope": 0.2}, tasks=TASKS[:3])
@@ -227,6 +234,7 @@ def test_without_a_seed_a_task_that_has_this_seed_alone_stays() -> None:
     assert {line.cells[seeds] for line in table.rows} == {"1 to 4"}
 
 
+@pytest.mark.slow
 def test_a_seed_without_which_most_rows_lack_tasks_is_not_left_out() -> None:
     """Seed 10 is of all rows and tasks, and seed 11 of one row, as from another board."""
     found = [*runs({"nope": 0.8, "alibi": 0.7}, (10,)), *runs({"rope": 0.2}, (10, 11))]
@@ -237,6 +245,7 @@ def test_a_seed_without_which_most_rows_lack_tasks_is_not_left_out() -> None:
     assert set(mine.first_without.values()) == {"nope"}
 
 
+@pytest.mark.slow
 def test_equal_rows_do_not_take_the_first_place_from_each_other() -> None:
     found = [
         changed(each, {"method.name": row, "method.encoding": row})
@@ -249,6 +258,7 @@ def test_equal_rows_do_not_take_the_first_place_from_each_other() -> None:
     assert f"{mine.placed[0]} stays first whichever task is left out." in lines
 
 
+@pytest.mark.slow
 def test_rows_without_a_test_are_not_among_those_that_are_not_shown_to_differ() -> None:
     """Two common tasks allow no test."""
     asked = BOARD.replace("[copy, reverse, passkey, induction]", "[copy, passkey]")
@@ -267,6 +277,7 @@ def test_rows_without_a_test_are_not_among_those_that_are_not_shown_to_differ() 
     assert "None of 3 others is shown to differ from it; 3 rows cannot be tested." in four
 
 
+@pytest.mark.slow
 def test_extensions_that_are_equally_high_are_named_together(everything: list[Record]) -> None:
     same = [
         changed(each, {"method.extension": "ntk", "method.name": "rope_ntk"})
@@ -278,6 +289,7 @@ def test_extensions_that_are_equally_high_are_named_together(everything: list[Re
     assert "`rope_ntk` and `rope_yarn` are highest: .80" in four
 
 
+@pytest.mark.slow
 def test_a_map_says_how_many_rows_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
     [mine, *_] = standings(without(runs(LEVELS), "rope", *TASKS[:3]))
     assert "Under the gap" in opening.caption(mine) and "Drawn are" not in opening.caption(mine)
@@ -286,6 +298,7 @@ def test_a_map_says_how_many_rows_it_leaves_out(monkeypatch: pytest.MonkeyPatch)
     assert drawn.endswith("Drawn are the first 3 of 4 rows.") and "Under the gap" not in drawn
 
 
+@pytest.mark.slow
 def test_what_all_rows_extend_is_said_to_those_who_have_a_trained_model() -> None:
     """Two hosts with extensions: neither is an encoding that somebody would train."""
     text = BOARD.replace(
@@ -302,6 +315,7 @@ def test_what_all_rows_extend_is_said_to_those_who_have_a_trained_model() -> Non
     assert doors["I have a trained model"][0].startswith("Both: nope_pi reaches furthest of 2")
 
 
+@pytest.mark.slow
 def test_a_row_that_did_not_learn_a_task_is_not_punished_for_it(everything: list[Record]) -> None:
     [first, *_] = found = standings(without(everything, "nope", "copy"))
     assert first.placed[0] == "nope" and first.summary.loc["nope", "learned"] == 0.75
@@ -311,6 +325,7 @@ def test_a_row_that_did_not_learn_a_task_is_not_punished_for_it(everything: list
     assert "on 3 of 4 tasks, learned by 12 of 16 trainings" in line
 
 
+@pytest.mark.slow
 def test_a_row_that_learned_fewer_than_two_thirds_is_below_the_table(
     everything: list[Record], lines: list[str]
 ) -> None:
@@ -323,12 +338,14 @@ def test_a_row_that_learned_fewer_than_two_thirds_is_below_the_table(
     assert findings._beginning([*"abcde"]) == "a; b; c; and 2 more"
 
 
+@pytest.mark.slow
 def test_one_training_that_learned_is_enough(everything: list[Record]) -> None:
     [first, *_] = standings(without(everything, "nope", *TASKS, seeds=(10, 11, 12)))
     line = first.summary.loc["nope"]
     assert line["placed"] and line["tasks"] == 4 and line["learned"] == 0.25
 
 
+@pytest.mark.slow
 def test_extensions_are_told_at_each_length_on_what_their_host_learned(
     everything: list[Record], lines: list[str]
 ) -> None:
@@ -348,6 +365,7 @@ def test_extensions_are_told_at_each_length_on_what_their_host_learned(
     )
 
 
+@pytest.mark.slow
 def test_the_number_is_of_the_length_alone(everything: list[Record]) -> None:
     """At 2x one extension is better, at 8x another."""
     near = runs({"rope": 0.9}, extension="ntk")
@@ -372,6 +390,7 @@ def test_a_wider_model_is_compared_by_the_order_of_rows(everything: list[Record]
         assert f"the order of 4 rows on 3 tasks has a rank correlation of {value} with " in line
 
 
+@pytest.mark.slow
 def test_a_row_has_the_same_number_in_every_section_with_the_same_tasks(
     everything: list[Record],
 ) -> None:
@@ -391,6 +410,7 @@ def test_a_row_has_the_same_number_in_every_section_with_the_same_tasks(
     assert of_one.summary["low"].isna().all()
 
 
+@pytest.mark.slow
 def test_what_was_not_learned_or_not_run_is_told(
     everything: list[Record], lines: list[str]
 ) -> None:
@@ -408,6 +428,7 @@ def test_what_was_not_learned_or_not_run_is_told(
     assert "- No row has been run of these parts of the board: “wider”." in lines
 
 
+@pytest.mark.slow
 def test_the_first_reference_gives_the_others_its_multiplications(
     everything: list[Record],
 ) -> None:
@@ -448,6 +469,7 @@ def test_the_first_reference_gives_the_others_its_multiplications(
     assert not list(tables.budget_parts(asked, ranked))
 
 
+@pytest.mark.slow
 def test_the_headline_is_the_first_section_and_the_longest_length(
     ranked: list[RankedRows],
 ) -> None:
@@ -463,6 +485,7 @@ def test_the_headline_is_the_first_section_and_the_longest_length(
     ]
 
 
+@pytest.mark.slow
 def test_zero_shot_rows_come_first_whichever_rows_were_run_first(
     everything: list[Record],
 ) -> None:
@@ -474,6 +497,7 @@ def test_zero_shot_rows_come_first_whichever_rows_were_run_first(
     assert [each.kind for each in standings(found)] == ["zero-shot", "trained beyond", "zero-shot"]
 
 
+@pytest.mark.slow
 def test_the_page_stands_beside_the_board_and_is_made_again_as_it_is(
     tmp_path: Path, everything: list[Record]
 ) -> None:

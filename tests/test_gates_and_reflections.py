@@ -78,6 +78,7 @@ def test_fox_adds_the_logarithms_of_the_gates_in_between(positions: list[float])
     same(scores(encoding, a), plus(a, between(gates)))
 
 
+@pytest.mark.slow
 @oracle("fox", "library: x-transformers DataDependentAlibi")
 @pytest.mark.parametrize("bias_init", [5.0, -1.0])
 def test_fox_is_x_transformers(bias_init: float) -> None:
@@ -455,6 +456,7 @@ def test_path_gives_the_authors_numbers(chunk: int, monkeypatch: pytest.MonkeyPa
     same(attend(encoding.encode(a)), tensor(data["path"]), FLOAT32)
 
 
+@pytest.mark.slow
 def test_path_is_differentiable_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path, "CHUNK", 3)
     leaves = [torch.randn(1, 1, 7, 2, dtype=torch.float64, requires_grad=True) for _ in range(3)]

@@ -64,6 +64,7 @@ def test_learned_alibi_starts_as_alibi(heads: int, steepness: float) -> None:
     )
 
 
+@pytest.mark.slow
 @oracle("alibi_learned", "library: x-transformers AlibiPositionalBias")
 def test_learned_alibi_starts_as_that_of_x_transformers() -> None:
     """Theirs has |i - j|; below the diagonal they are the same."""

@@ -185,6 +185,7 @@ def test_each_broken_record_is_named_and_the_others_make_the_page(
     assert contents(tmp_path) == contents(alone)
 
 
+@pytest.mark.slow
 def test_no_text_of_a_record_becomes_markup(tmp_path: Path) -> None:
     """Wherever the page shows what a record says: as text, and inside the data."""
     name = f"rope (a={EVIL})"
@@ -244,6 +245,7 @@ NO_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a record that is a link, a folder, a pipe, a socket, or not UTF-8", times=8)
 def test_a_record_that_is_no_file_is_named_and_the_others_make_the_page(
     alone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -576,6 +578,7 @@ def test_no_page_of_a_hostile_record_has_markup_formulas_or_signs_for_a_terminal
             assert not cell.startswith(("=", "+", "-", "@")) or float(cell) <= 0, cell
 
 
+@pytest.mark.slow
 def test_names_of_files_do_not_reach_a_terminal_as_they_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -631,6 +634,7 @@ def test_a_sentence_about_a_text_of_megabytes_is_short(tmp_path: Path) -> None:
 # -- pages in a browser ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_page_runs_its_own_script_and_no_other(tmp_path: Path) -> None:
     save(tmp_path, record("rope", {1: 1.0, 2: 0.5}))
     assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 0

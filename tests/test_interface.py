@@ -275,6 +275,7 @@ def test_learned_rows_are_added_once_however_many_layers() -> None:
     assert torch.equal(stack.embed(x, torch.arange(5)[None])[0], stack.layers[0].table[:5])
 
 
+@pytest.mark.slow
 def test_random_positions_reach_the_model_and_scale_what_extensions_see() -> None:
     """One draw serves all layers, and an extension is told of all positions that may be drawn."""
     layers, ids = [RandomPositions(RoPE(W), 100) for _ in range(2)], torch.arange(9)[None]

@@ -192,6 +192,7 @@ def test_an_extension_that_knows_no_test_within_the_multiples_is_an_error(
         climbed(monkeypatch, ALL, "task=copy", "method=rope", extension=EndsAt(43))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["alibi", "rope_yarn"])
 def test_the_ladder_changes_no_row_before_it(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     monkeypatch.setattr(evaluation, "HALF", -1.0)  # these weights know nothing

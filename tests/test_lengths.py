@@ -172,6 +172,7 @@ def test_a_ceiling_asks_a_task_for_nothing_beyond_its_own_test() -> None:
     assert run.at(159).lengths.multiples == {159: 8.0}
 
 
+@pytest.mark.slow
 def test_a_ceiling_is_trained_for_the_multiples_it_names(tmp_path) -> None:
     words = ("method=rope_ceiling", "task=repeat_token", "extension.multiples=[2]")
     run, _, found = made(tmp_path, *words, "training.max_length=12", "training.min_length=2")

@@ -246,6 +246,7 @@ def test_losses_have_four_digits_and_shares_are_exact(tmp_path: Path) -> None:
     assert (row.token_accuracy_teacher_forced, row.correct_prefix) == (1 / 1152, 0.123457)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 2**20), st.data())
 def test_a_share_of_a_count_is_exact(total: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, total))
@@ -501,6 +502,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a small file that unpacks to a line, or to lines, of gigabytes")
 @pytest.mark.parametrize("name", BOMBS)
 def test_no_more_is_unpacked_than_a_file_of_records_has(

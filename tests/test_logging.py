@@ -427,6 +427,7 @@ def test_a_summary_leaves_out_what_is_unknown() -> None:
     assert not [value for value in found.values() if value != value]
 
 
+@pytest.mark.slow
 def test_wandbs_page_of_a_record_without_a_loss_has_a_dash() -> None:
     pytest.importorskip("wandb")
     from posbench.running.loggers.wandb import page
@@ -439,6 +440,7 @@ def pixels_of(run: Record) -> np.ndarray | None:
     return depth_map_pixels(run.rows, run.views)
 
 
+@pytest.mark.slow
 def test_a_depth_map_has_dark_and_bright_cells_and_none_where_there_are_no_sources() -> None:
     assert pixels_of(making.record()) is None
     bright, dark = (

@@ -169,6 +169,7 @@ def test_other_extensions_keep_the_loops_and_go_together_with_more() -> None:
 # -- in a run --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_multiplications_grow_by_the_same_with_every_loop() -> None:
     counts = []
     for loops in (1, 2, 3, 6):
@@ -186,6 +187,7 @@ def test_loops_are_part_of_a_training_and_its_code() -> None:
     assert "loops" not in next(SharedTraining.of(one)).dependencies["model"]
 
 
+@pytest.mark.slow
 def test_a_run_with_loops_trains_and_is_tested_with_more_of_them(tmp_path: Path) -> None:
     run, after, _ = made(tmp_path, "method=rope_loops", "training.steps=3")
     again = tiny_run(tmp_path, "method=rope_more_loops", "training.steps=3")

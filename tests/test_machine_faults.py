@@ -119,6 +119,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_kept_and_the_run_stops(
     assert state is not None and state["global_step"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.fault("good weights, or their log, that cannot be read for a moment")
 @pytest.mark.parametrize("moment", ["EMFILE", "ESTALE", "memory", "memory of torch"])
 def test_weights_that_cannot_be_read_now_are_kept_with_their_log(
@@ -179,6 +180,7 @@ def interrupted(run: Setup, step: int) -> tuple[Checkpoints, Path, Training]:
     return checkpoints, last, training
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "a damaged checkpoint, weights of another model, notes that are no JSON", times=3
 )
@@ -206,6 +208,7 @@ def test_a_note_is_read_and_none_is_none(tmp_path: Path) -> None:
     assert noted(tmp_path / "note.json") == [3] and noted(tmp_path / "other.json") is None
 
 
+@pytest.mark.slow
 @pytest.mark.fault("force=true that is interrupted: the weights that are there stay")
 def test_a_training_that_is_made_again_takes_its_place_once_it_is_whole(tmp_path: Path) -> None:
     run = tiny(tmp_path, *QUICK)
@@ -264,6 +267,7 @@ def test_a_training_killed_between_any_two_renamings_goes_on_from_a_whole_checkp
         assert torch.equal(again.model.state_dict()[name], value), name
 
 
+@pytest.mark.slow
 @pytest.mark.fault("a link where a checkpoint is to be written")
 def test_no_link_is_followed_when_a_checkpoint_is_written(tmp_path: Path) -> None:
     precious, folder = tmp_path / "precious", tmp_path / "run"
@@ -450,6 +454,7 @@ def test_half_a_line_on_a_full_disk_spoils_no_later_one(tmp_path: Path) -> None:
     assert [each.kind for each in worker.events] == ["begun", "done"]
 
 
+@pytest.mark.slow
 def test_status_survives_a_journal_that_is_no_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -575,6 +580,7 @@ def test_a_training_goes_on_with_the_threads_that_it_began_with(tmp_path: Path) 
         assert torch.equal(found.model.state_dict()[name], value), name
 
 
+@pytest.mark.slow
 def test_trainings_in_step_leave_one_of_other_threads_alone(tmp_path: Path) -> None:
     run = tiny(tmp_path, *QUICK)
     checkpoints, last, _ = interrupted(run, 5)

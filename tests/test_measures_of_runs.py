@@ -92,6 +92,7 @@ def test_a_run_that_lacks_a_length_has_no_area(multiples: list[float], scores: l
     assert np.isnan(area(multiples, scores))
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0, 1), min_size=8, max_size=8), st.floats(1.01, 7.9))
 def test_a_point_on_the_line_between_two_lengths_changes_no_area(
     scores: list[float], between: float

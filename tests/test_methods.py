@@ -115,6 +115,7 @@ def test_a_name_that_comes_near_one_of_ones_own_is_understood(
     assert status == 1 and "did you mean rope_mine?" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("glob", "chosen"), [("alibi*", "alibi"), ("*mine", "rope_mine")])
 def test_a_glob_finds_rows_and_files(
     glob: str, chosen: str, mine: Path, answered: Answered
@@ -197,6 +198,7 @@ def test_the_catalogue_says_which_method_was_meant(capsys: pytest.CaptureFixture
     assert "method=rope_ntkk is unknown: did you mean rope_ntk?" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_files_of_posbench_itself_are_no_clash() -> None:
     folders.check(CONF)
     folders.check_file(CONF / "encoding/rope.yaml", "encoding")

@@ -15,6 +15,7 @@ from tests.mutants.__main__ import occurrences
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_what_a_mutant_changes_is_there_exactly_once() -> None:
     known = command.mutants()
     paths = {mutant["path"] for mutant in known}

@@ -133,6 +133,7 @@ def test_a_class_begins_with_one_short_sentence(target: str) -> None:
     assert first.endswith(".") and ". " not in first and "$" not in first and "arXiv" not in first
 
 
+@pytest.mark.slow
 def test_a_yaml_begins_with_a_short_sentence() -> None:
     for group, name in NAMES:
         meaning = listing.option(group, name).meaning

@@ -87,11 +87,13 @@ def held_by(page: Path) -> dict[str, Any]:
     return json.loads(match[1])
 
 
+@pytest.mark.slow
 def test_the_page_needs_no_network(text: str) -> None:
     assert not re.findall(r"""(?:src|href)=["'](?!\#)[^"']*|@import|url\((?!\#)""", text)
     assert "fetch(" not in text and "XMLHttpRequest" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", ["main", "extensions"])
 def test_a_page_leads_to_the_published_boards_beside_it(tmp_path: Path, board: str) -> None:
     for name in ("main", "extensions"):
@@ -111,6 +113,7 @@ def test_a_page_leads_to_the_published_boards_beside_it(tmp_path: Path, board: s
     assert f"<h1>{title}</h1>" in above, "a board has its question, another folder what is ranked"
 
 
+@pytest.mark.slow
 def test_what_follows_is_said_to_each_reader_with_a_link(folder: Path) -> None:
     """By the numbers of the sections, to which the links lead."""
     [standing, _] = standings_without_board(MeasuredRuns.of(some_records()))
@@ -136,6 +139,7 @@ def test_tables_read_without_a_script(text: str) -> None:
     assert "commit c0ffee" in body and "torch 2.9.0+cpu" in body and "on cpu" in body
 
 
+@pytest.mark.slow
 def test_a_column_that_no_row_has_anything_in_is_left_out(text: str, tmp_path: Path) -> None:
     """Of two tasks there is no interval, and of three there is."""
     more = [
@@ -177,6 +181,7 @@ def test_the_curves_are_those_of_the_csv(data: dict[str, Any], folder: Path) -> 
             assert [area] == thousandths(lines["reaches"].iloc[:1])
 
 
+@pytest.mark.slow
 def test_a_score_is_rounded_once(tmp_path: Path) -> None:
     """By way of thousandths .3746 would be .38."""
     pages = generate(tmp_path, [record("rope", {1: 1.0, 2: 0.3746})]).pages
@@ -197,6 +202,7 @@ def test_what_the_page_draws_rounds_to_the_same_hundredths() -> None:
         assert math.floor(shown / 10 + 0.5) == round(100 * value)
 
 
+@pytest.mark.slow
 def test_the_area_of_a_run_is_worked_out_once_for_all_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +218,7 @@ def test_the_area_of_a_run_is_worked_out_once_for_all_pages(
     assert len(asked) == len(some_records())
 
 
+@pytest.mark.slow
 def test_a_row_says_how_it_is_explained_and_where_it_was(tmp_path: Path) -> None:
     ceiling = [CeilingTraining(test_length=20, hash="0", learning_rate=1, steps=1, cpu_seconds=1)]
     above = changed(record("ceiling"), {"ceiling": ceiling})
@@ -232,6 +239,7 @@ def test_a_row_says_how_it_is_explained_and_where_it_was(tmp_path: Path) -> None
     assert rows["rope (encoding.base=5)"]["explained"] == [["copy (cpu, seed 0)", path]]
 
 
+@pytest.mark.slow
 def test_each_class_has_its_own_text(tmp_path: Path) -> None:
     """Of two that are called alike, and of one's own that is called like one of posbench."""
     window = "sliding_window.SlidingWindow"
@@ -257,6 +265,7 @@ def test_each_class_has_its_own_text(tmp_path: Path) -> None:
     assert data["texts"][of_encoding] != data["texts"][of_extension]
 
 
+@pytest.mark.slow
 def test_settings_of_layers_in_turn_are_shown_one_by_one(tmp_path: Path) -> None:
     host = {"_target_": "posbench.encodings.rope.RoPE", "base": 10000}
     window = {"_target_": "posbench.encodings.sliding_window.SlidingWindow", "window": 5}
@@ -297,6 +306,7 @@ def test_a_section_has_the_names_of_its_rows_as_the_map_draws_them(data: dict[st
         assert section["names"] == opening.drawn_names(rows)
 
 
+@pytest.mark.slow
 def test_a_task_with_tests_below_the_training_length_alone_is_left_out(tmp_path: Path) -> None:
     """Short texts may be all that a pretrained model was asked for."""
     short = [record(name, {0.25: 1.0, 0.5: 0.9}, task="passkey") for name in NAMES]
@@ -308,6 +318,7 @@ def test_a_task_with_tests_below_the_training_length_alone_is_left_out(tmp_path:
     assert generate(tmp_path, short).pages["leaderboard.html"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("multiples", "solved"), [((1, 2), True), ((2, 4), False)])
 def test_what_was_not_tested_at_1x_is_not_said_to_fail_there(
     tmp_path: Path, multiples: tuple[float, float], solved: bool
@@ -337,6 +348,7 @@ def test_what_was_not_tested_at_1x_is_not_said_to_fail_there(
     assert set(told["seeds_at_1x"]) == {int(solved)}
 
 
+@pytest.mark.slow
 def test_the_share_that_is_solved_is_one_of_what_was_tested_at_1x(tmp_path: Path) -> None:
     """Later texts may have been read at other lengths alone."""
     kind = {"method_class": "pretrained", "method.encoding": "model"}
@@ -352,6 +364,7 @@ def test_the_share_that_is_solved_is_one_of_what_was_tested_at_1x(tmp_path: Path
     assert set(standing.summary["learned"]) == {1.0}
 
 
+@pytest.mark.slow
 def test_commands_of_ones_own_name_the_folder_of_its_files(tmp_path: Path) -> None:
     own = tmp_path / "my own"
     (own / "encoding").mkdir(parents=True)
@@ -367,6 +380,7 @@ def test_commands_of_ones_own_name_the_folder_of_its_files(tmp_path: Path) -> No
     assert "--config-dir" not in rope["command"]
 
 
+@pytest.mark.slow
 def test_two_names_of_the_same_settings_are_two_rows_with_their_own_details(tmp_path: Path) -> None:
     """The commands that make them, what explains them, and where their sources stood."""
     made = [
@@ -394,6 +408,7 @@ def test_two_names_of_the_same_settings_are_two_rows_with_their_own_details(tmp_
     assert cells == {"one": {"20": LETTERS[0] * 2}, "two": {"20": LETTERS[-1] * 2}}
 
 
+@pytest.mark.slow
 def test_a_row_leads_to_its_paper_code_and_configuration() -> None:
     made = [
         changed(record("rope"), {"config.encoding": ROPE}),
@@ -424,6 +439,7 @@ def test_no_name_ends_the_data() -> None:
     assert json.loads(as_script(held)) == held
 
 
+@pytest.mark.slow
 def test_the_page_of_a_smoke_run_says_first_that_its_numbers_mean_nothing(tmp_path: Path) -> None:
     for protocol in ("smoke", "cpu"):
         path = write(tmp_path / protocol, record("rope", protocol=protocol))
@@ -432,6 +448,7 @@ def test_the_page_of_a_smoke_run_says_first_that_its_numbers_mean_nothing(tmp_pa
         assert ("its accuracies mean nothing" in above) == (protocol == "smoke")
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_score_at_8x_is_ranked_to_its_longest_length(tmp_path: Path) -> None:
     measured = MeasuredRuns.of(a_records())
     [standing] = standings_without_board(measured)
@@ -489,6 +506,7 @@ def map_of(standing: RankedRows, own: str = "", file: str = "") -> str:
     return found.svg
 
 
+@pytest.mark.slow
 def test_the_map_shows_what_was_learned_what_was_not_and_what_was_not_run() -> None:
     made = [each for each in some_records() if (each.method.name, each.task.name) != ("t5", "copy")]
     lost = {"rows.0.proficiency": 0.1}
@@ -505,6 +523,7 @@ def test_the_map_shows_what_was_learned_what_was_not_and_what_was_not_run() -> N
     assert 'class="own"' in map_of(zero_shot, "rope")
 
 
+@pytest.mark.slow
 def test_a_page_opens_with_the_first_section_that_compares_rows(tmp_path: Path) -> None:
     """One row, and beside it, in another class, two; the areas end at 4x."""
     made = [
@@ -521,6 +540,7 @@ def test_a_page_opens_with_the_first_section_that_compares_rows(tmp_path: Path) 
     assert [each["longest"] for each in held_by(page)["sections"]] == [4.0, 4.0]
 
 
+@pytest.mark.slow
 def test_the_map_is_as_wide_as_its_last_name() -> None:
     long = [changed(each, {"task.name": "z" * 30}) for each in some_records()]
     for made, more in ((some_records(), 0), (long, 30)):
@@ -531,6 +551,7 @@ def test_the_map_is_as_wide_as_its_last_name() -> None:
         assert width >= last + max(25, more * 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("longest", "said"),
     [
@@ -749,7 +770,7 @@ def test_two_rows_are_laid_over_each_other(page: Page, folder: Path) -> None:
     page.click("#compare")
     assert page.run("one('#comparison').open") is True
     said = page.run("one('#comparison').textContent")
-    assert 'posbench.results.compare(table, "nope", "alibi")' in said
+    assert 'posbench.difference(table, "nope", "alibi")' in said
     runs = page.run("all('#comparison tbody tr').map(r => [...r.cells].map(c => c.textContent))")
     areas = {row[0]: row[1:] for row in runs}
     csv = pd.read_csv(folder / "leaderboard.csv").drop_duplicates(["task", "method"])

@@ -65,6 +65,7 @@ INDEX = torch.arange(N)[None]
 # -- positions that are drawn ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @oracle("random_positions", "distribution: every subset equally often")
 @pytest.mark.parametrize("training", [True, False])
 def test_random_positions_are_a_uniform_subset_in_order(training: bool) -> None:

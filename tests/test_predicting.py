@@ -138,6 +138,7 @@ def draws(areas: dict[str, list[float]]) -> likelihoods.Draws:
     return likelihoods.resampled(pd.DataFrame(areas), draws=500)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:An input array is constant")
 def test_a_rank_correlation_is_that_of_scipy_draw_by_draw(predicting: Any) -> None:
     one = draws({"a": [0.1, 0.5], "b": [0.2, 0.4], "c": [0.3, 0.9], "d": [0.3, 0.3]})

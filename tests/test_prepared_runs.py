@@ -60,6 +60,7 @@ def checkpoints(folder: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in folder.glob("checkpoints/*/weights.pt")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [("method=rope_pi_fine_tuned",), ("encoding=t5", "extension=direct_fine_tuned")],
@@ -83,6 +84,7 @@ def test_fine_tuning_changes_its_own_weights_and_not_the_shared_ones(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extension", "encoding", "inner", "multiple"),
     [
@@ -117,6 +119,7 @@ def test_fine_tuning_is_the_training_of_what_the_extension_makes_of_the_model(
         assert not torch.equal(value, other_weights[name]), name
 
 
+@pytest.mark.slow
 def test_gaps_are_there_while_it_is_fine_tuned_and_nowhere_else(
     tmp_path: Path, fits: list[Training]
 ) -> None:
@@ -135,6 +138,7 @@ def test_gaps_are_there_while_it_is_fine_tuned_and_nowhere_else(
         assert int(tests.inputs(batch, model).pos.max()) == run.task.num_positions(16) - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "kind", "policy", "lengths"),
     [
@@ -169,6 +173,7 @@ def test_the_record_says_what_was_spent_on_fine_tuning(
     assert "(before" in out and "fine-tuning)" in out and "(same" not in out
 
 
+@pytest.mark.slow
 def test_records_without_preparation_say_so(tmp_path: Path) -> None:
     for words, policy in (
         (("method=rope",), "none"),
@@ -179,6 +184,7 @@ def test_records_without_preparation_say_so(tmp_path: Path) -> None:
         assert (found.method_class, found.scale_policy) == ("zero-shot", policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoding", "extension"), [("learned", "drope"), ("t5", "drope"), ("t5", "direct_fine_tuned")]
 )
@@ -200,6 +206,7 @@ def test_a_second_run_loads_the_fine_tuned_weights(
         assert torch.equal(before[name], after[name]) == kept, name
 
 
+@pytest.mark.slow
 def test_other_settings_of_the_fine_tuning_are_another_fine_tuning(
     tmp_path: Path, fits: list[Training]
 ) -> None:
@@ -300,6 +307,7 @@ class Kept(Callback):
         self.rates[trainer.global_step] = trainer.optimizers[0].param_groups[0]["lr"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("training.warmup_steps=15", "training.decay=cosine")])
 def test_the_middle_of_a_training_is_made_by_a_shorter_one(
     tmp_path: Path, words: tuple[str, ...]
@@ -324,6 +332,7 @@ def trained_alone(run: Setup, folder: Path) -> dict[str, Tensor]:
     return state(trained(run).model)
 
 
+@pytest.mark.slow
 def test_the_middle_of_a_training_whose_steps_are_data_is_a_share_of_those_made(
     tmp_path: Path, fits: list[Training]
 ) -> None:
@@ -374,6 +383,7 @@ def test_an_early_fine_tuning_begins_with_the_weights_of_the_middle(
     assert torch.equal(state(again.model)["head.weight"], state(found.model)["head.weight"])
 
 
+@pytest.mark.slow
 def test_further_training_that_diverges_costs_what_led_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,6 +404,7 @@ def test_further_training_that_diverges_costs_what_led_to_it(
     assert raised.value.cpu_seconds == pytest.approx(middle + last["cpu_seconds"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extension", "multiple"),
     [
@@ -446,6 +457,7 @@ def test_a_table_too_short_for_what_comes_after_training_is_refused_before_it(
 # -- a search in a run -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "make"),
     [
@@ -486,6 +498,7 @@ def test_a_search_keeps_what_loses_least_on_a_length_of_its_own(
     assert found.model is shared.model and found.finetuning is None
 
 
+@pytest.mark.slow
 @oracle("dynamic_ntk_tuned", "identity: the extension with the settings found")
 def test_the_record_of_a_search_names_its_trials_and_rows_are_those_of_the_winner(
     tmp_path: Path,
@@ -512,6 +525,7 @@ def test_the_record_of_a_search_names_its_trials_and_rows_are_those_of_the_winne
     }
 
 
+@pytest.mark.slow
 def test_another_seed_of_the_run_searches_other_candidates(tmp_path: Path) -> None:
     def candidates(seed: int) -> set[str]:
         _, _, found = made(
@@ -523,6 +537,7 @@ def test_another_seed_of_the_run_searches_other_candidates(tmp_path: Path) -> No
     assert candidates(0) & candidates(1) == {"{}"}
 
 
+@pytest.mark.slow
 def test_a_candidate_whose_loss_is_no_number_is_recorded_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -567,6 +582,7 @@ def test_runs_in_one_folder_train_once_and_give_what_folders_of_their_own_give(
     assert len(fits) == 3
 
 
+@pytest.mark.slow
 def test_other_weights_are_trained_however_many_there_were_before(
     tmp_path: Path, fits: list[Training]
 ) -> None:
@@ -589,6 +605,7 @@ def test_other_weights_are_trained_however_many_there_were_before(
     assert len(fits) == 4
 
 
+@pytest.mark.slow
 def test_the_model_without_the_extension_is_measured_once_for_all_runs_that_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -604,6 +621,7 @@ def test_the_model_without_the_extension_is_measured_once_for_all_runs_that_shar
     assert measured == ["PI", "NoneType", "NTK", "Direct", "FineTuned", "YaRN"]
 
 
+@pytest.mark.slow
 def test_what_is_shown_beside_a_run_is_measured_at_its_own_lengths_and_on_its_own_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -623,6 +641,7 @@ def test_what_is_shown_beside_a_run_is_measured_at_its_own_lengths_and_on_its_ow
         ]
 
 
+@pytest.mark.slow
 def test_what_is_shown_beside_a_fine_tuned_run_is_the_model_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

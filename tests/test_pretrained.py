@@ -482,6 +482,7 @@ HYBRIDS: dict[str, dict[str, Any]] = {
 """Models with layers that keep a state beside keys and values, or in their place."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HYBRIDS)
 def test_a_text_is_read_again_where_a_state_cannot_be_cut_back(name: str) -> None:
     """Questions have the answers of whole passes, whatever was asked before."""
@@ -592,6 +593,7 @@ def richer(kind: str) -> Any:
     return net.float() if name == "GptOss" else net.double()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RICHER)
 def test_models_with_more_than_a_rotation_are_themselves(kind: str) -> None:
     """Also beyond the training length, and with the cache that they make."""

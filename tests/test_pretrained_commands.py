@@ -138,6 +138,7 @@ def test_only_some_layers_are_changed_where_the_configuration_says_so() -> None:
     assert found.answer(found.kinds()).startswith("pi takes effect in 1 of 2 rotary layers")
 
 
+@pytest.mark.slow
 def test_verify_answers_on_the_command_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,6 +184,7 @@ def test_verify_answers_on_the_command_line(
     assert verify.main([]) == 1
 
 
+@pytest.mark.slow
 def test_verify_needs_no_tokenizer_and_says_where_the_trained_length_is_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -361,6 +363,7 @@ def advice(hosts: dict[str, HostRows], base: float = 5e5, **settings: Any) -> Ad
     return Advice(given, ServedModel(8192, base, 64, given.target), hosts)
 
 
+@pytest.mark.slow
 def test_the_host_is_the_one_of_which_a_like_share_turns(hosts: dict[str, Any]) -> None:
     llama3 = ServedModel(8192, 5e5, 64, 16384)
     assert llama3.share == pytest.approx(math.log(8192 / (2 * math.pi)) / math.log(5e5))
@@ -384,6 +387,7 @@ def test_gains_are_those_of_the_board(hosts: dict[str, Any]) -> None:
     assert cells.loc["rope_yarn", name] == pytest.approx(score, abs=0.02)
 
 
+@pytest.mark.slow
 def test_what_may_be_chosen_follows_from_what_can_be_computed(hosts: dict[str, Any]) -> None:
     by_setting = set(advice(hosts).candidates())
     assert {"yarn", "dynamic_ntk", "llama3", "pi"} <= by_setting
@@ -392,6 +396,7 @@ def test_what_may_be_chosen_follows_from_what_can_be_computed(hosts: dict[str, A
     assert by_setting < everything and {"self_extend", "rerope", "dca"} <= everything
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_named_with_the_words_that_let_it_in(hosts: dict[str, Any]) -> None:
     [said] = advice(hosts).left_out()
     words = {
@@ -409,6 +414,7 @@ def test_what_is_left_out_is_named_with_the_words_that_let_it_in(hosts: dict[str
     assert list(advice(hosts, how="attention", cache=False).left_out()) == []
 
 
+@pytest.mark.slow
 def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
     for length, settings in ((16384, {}), (32768, {"how": "attention", "cache": False})):
         mine = advice(hosts, 1e30, target=length, **settings)
@@ -430,6 +436,7 @@ def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
         assert sum("is shown to gain anything" in line for line in said) == (not shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trained", [4096, 8192])
 def test_a_beta_that_is_not_the_published_one_is_named(hosts: dict[str, Any], trained: int) -> None:
     """At 4,096 positions it is 32.03."""
@@ -440,6 +447,7 @@ def test_a_beta_that_is_not_the_published_one_is_named(hosts: dict[str, Any], tr
     assert named is (trained != 4096)
 
 
+@pytest.mark.slow
 def test_a_width_of_heads_that_nobody_gave_is_said_to_be_assumed(hosts: dict[str, Any]) -> None:
     """NTK's base depends on it: 500,000 * 2 ** (64 / 63) of 128 channels, and 32 / 31 of 64."""
     _, _, first, assumed, *_ = advice(hosts, 5e5).lines()
@@ -457,6 +465,7 @@ def test_a_bound_next_to_zero_shows_its_side() -> None:
     assert published.interval(line.replace(-0.004, 0.0)) == "+.20 (.00 to .39)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "given"),
     [
@@ -490,6 +499,7 @@ def test_the_settings_are_of_the_row_that_the_first_sentence_names(
 NUMBER = r"[-+]?\.?\d+\.?\d*"
 
 
+@pytest.mark.slow
 def test_what_one_factor_costs_is_that_of_the_boards() -> None:
     """The board of small models has the same difference, and an interval of other draws."""
     facts = answers.Facts(ROOT)
@@ -519,6 +529,7 @@ def test_what_one_factor_costs_is_that_of_the_boards() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["yarn", "pi", "llama3", "ntk", "mrrope_pro"])
 def test_settings_to_serve_are_what_they_are_called(name: str) -> None:
     mine = ServedModel(POSITIONS, 10_000.0, 4, 2 * POSITIONS)
@@ -700,6 +711,7 @@ LLAMA = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rope", "target", "said"),
     [
@@ -780,6 +792,7 @@ def test_a_model_with_embeddings_for_each_layer_is_no_giant(tmp_path: Path) -> N
         refuse_giants(tmp_path)
 
 
+@pytest.mark.slow
 def test_what_advice_prints_reaches_the_block_and_the_width_that_it_is_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -799,6 +812,7 @@ def test_what_advice_prints_reaches_the_block_and_the_width_that_it_is_for(
             assert mine["head_dim"] == served.head_dim == 16
 
 
+@pytest.mark.slow
 def test_windows_within_the_trained_length_need_no_advice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -850,6 +864,7 @@ def test_families_without_positions_in_some_layers_are_those_that_were_mounted()
     assert found == {*WITHOUT_POSITIONS}
 
 
+@pytest.mark.slow
 def test_older_names_of_a_configuration_are_read_as_transformers_reads_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -878,6 +893,7 @@ def test_older_names_of_a_configuration_are_read_as_transformers_reads_them(
     assert "has no rope_parameters in its config.json" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gemma3", "llama"])
 def test_what_is_printed_to_serve_is_tried_with_a_rotation_for_each_kind_of_layer(
     kind: str,
@@ -927,6 +943,7 @@ def test_a_factor_without_an_original_length_is_one_of_the_trained_length(
     assert found.length == length and not found.problems
 
 
+@pytest.mark.slow
 def test_a_model_that_answers_nothing_at_1x_is_told(hosts: dict[str, Any], folder: Path) -> None:
     with pytest.raises(ConfigError, match="has no records: measure the model first"):
         list(advice(hosts, record=ROOT / "docs").record_lines())

@@ -74,6 +74,7 @@ def shown(record: Record) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow
 def test_a_run_says_and_records_what_it_finds(said: Said, tmp_path: Path) -> None:
     status, out, error = said("texts=2", "task=passkey,common_words")
     assert status == 0, error
@@ -102,6 +103,7 @@ def test_a_run_says_and_records_what_it_finds(said: Said, tmp_path: Path) -> Non
     assert float(yarn[7]) == pytest.approx(mean, abs=6e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", ["AuthenticAMD avx512f", "GenuineIntel amx_tile"])
 def test_a_record_of_two_lengths_names_a_cpu_that_both_were_measured_on(
     said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str
@@ -171,6 +173,7 @@ def test_a_run_goes_on_where_it_was_stopped(
     assert said("texts=1", elsewhere)[0] == 0 and len(calls) == 13  # the code is another
 
 
+@pytest.mark.slow
 def test_what_others_have_measured_stays_and_is_not_mixed_with_what_is_measured_now(
     said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +192,7 @@ def test_what_others_have_measured_stays_and_is_not_mixed_with_what_is_measured_
     assert status == 1 and "upgrade posbench" in error and path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_settings_of_texts_make_another_task(said: Said, tmp_path: Path) -> None:
     """Of two steps in place of one: three lines a chain, and the name says what was changed."""
     for more in ((), ("task.hops=2",)):
@@ -206,6 +210,7 @@ def test_settings_of_texts_make_another_task(said: Said, tmp_path: Path) -> None
     assert len(MultiHop(hops=2).story(1, np.random.default_rng(0)).facts) == 3
 
 
+@pytest.mark.slow
 def test_extensions_of_a_sample_are_paired(said: Said, tmp_path: Path) -> None:
     assert said("texts=3", "task=in_context_language")[0] == 0
     found = files.records(tmp_path / "mine")
@@ -228,6 +233,7 @@ def test_extensions_of_a_sample_are_paired(said: Said, tmp_path: Path) -> None:
     assert (found_more.low, found_more.high) == pytest.approx(bounds, abs=within)
 
 
+@pytest.mark.slow
 def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) -> None:
     assert said("texts=2", "task=passkey,in_context_language")[0] == 0
     found = files.records(tmp_path / "mine")
@@ -263,6 +269,7 @@ def test_the_board_of_a_folder_is_that_of_the_suite(said: Said, tmp_path: Path) 
     pd.testing.assert_frame_equal(first, second)
 
 
+@pytest.mark.slow
 def test_records_of_other_code_are_told(said: Said, tmp_path: Path) -> None:
     assert said()[0] == 0
     old = []
@@ -273,6 +280,7 @@ def test_records_of_other_code_are_told(said: Said, tmp_path: Path) -> None:
     assert any("4 of 4 records come from other code" in note for note in notes)
 
 
+@pytest.mark.slow
 def test_a_record_of_other_code_is_kept_beside_the_new_one(said: Said, tmp_path: Path) -> None:
     assert said("extension=direct")[0] == 0
     path, _ = sorted((tmp_path / "mine/records").rglob("seed=*.json"))
@@ -285,6 +293,7 @@ def test_a_record_of_other_code_is_kept_beside_the_new_one(said: Said, tmp_path:
     assert files.read(path).evaluated.source_hash != "0"
 
 
+@pytest.mark.slow
 def test_an_extension_that_the_model_cannot_have_is_left_out(said: Said, tmp_path: Path) -> None:
     """Also where no length beyond training shows that it has no effect."""
     status, out, _ = said("lengths=[1]", "extension=direct,table_interpolation")
@@ -292,6 +301,7 @@ def test_an_extension_that_the_model_cannot_have_is_left_out(said: Said, tmp_pat
     assert {each.method.extension for each in files.records(tmp_path / "mine")} == {"direct"}
 
 
+@pytest.mark.slow
 def test_extensions_without_effect_are_left_out_with_the_reason(
     said: Said, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -342,6 +352,7 @@ def test_extensions_without_effect_are_left_out_with_the_reason(
         pass
 
 
+@pytest.mark.slow
 def test_a_length_that_yarn_in_a_configuration_reaches_is_said(said: Said, tmp_path: Path) -> None:
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": POSITIONS}
     folder = saved(llama(yarn, positions=POSITIONS), tmp_path / "long")
@@ -364,6 +375,7 @@ def test_a_length_that_yarn_in_a_configuration_reaches_is_said(said: Said, tmp_p
     assert status == 0 and "trained for 1200 positions" in out and "reaches" not in out, error
 
 
+@pytest.mark.slow
 def test_records_name_what_makes_tokens_of_words_where_pieces_alone_would_not_do(
     said: Said, tmp_path: Path
 ) -> None:
@@ -380,6 +392,7 @@ def test_records_name_what_makes_tokens_of_words_where_pieces_alone_would_not_do
             assert record.source_hashes_today[0] == record.training.source_hash
 
 
+@pytest.mark.slow
 def test_records_of_a_model_with_more_than_a_rotation_are_of_todays_code(
     said: Said, tmp_path: Path
 ) -> None:
@@ -429,6 +442,7 @@ def test_code_of_a_model_is_never_run_nor_asked_about(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_model_that_transformers_has_itself_may_bring_code_that_is_left_alone(
     said: Said, folder: Path, tmp_path: Path
 ) -> None:
@@ -503,6 +517,7 @@ def test_weights_that_a_configuration_names_are_not_read(
     assert f"names its weights, transformers_weights={name!r}, and weights" in error
 
 
+@pytest.mark.slow
 def test_pickled_weights_and_kernels_are_not_read(said: Said, folder: Path, tmp_path: Path) -> None:
     pickled = shutil.copytree(folder, tmp_path / "pickled")
     (pickled / "model.safetensors").unlink()
@@ -568,6 +583,7 @@ def test_what_is_no_file_of_a_model_is_neither_waited_for_nor_a_stack_of_frames(
     assert status == 1 and "cannot be loaded: " in error and "Traceback" not in error
 
 
+@pytest.mark.slow
 def test_settings_are_searched_on_a_length_of_their_own(
     said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -594,6 +610,7 @@ def test_settings_are_searched_on_a_length_of_their_own(
     assert status == 1 and "chooses settings at 450 tokens, which is a test length" in error
 
 
+@pytest.mark.slow
 def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> None:
     llama().save_pretrained(tmp_path / "mute")
     gpt_neox().save_pretrained(tmp_path / "untold")  # as posbench.pretrained.export leaves one
@@ -649,6 +666,7 @@ def test_what_is_wrong_of_any_model_is_said_before_one_is_loaded(
     assert (status, out) == (1, "") and error.startswith("posbench: ")
 
 
+@pytest.mark.slow
 def test_within_the_trained_length_there_is_nothing_to_serve(said: Said) -> None:
     status, out, error = said("lengths=[0.9]", "questions=1", "extension=direct,yarn,yarn_served_2")
     assert status == 0, error
@@ -675,6 +693,7 @@ def test_perplexity_needs_a_token_to_predict(
     assert "log-likelihood" not in out and not (tmp_path / "mine").exists()
 
 
+@pytest.mark.slow
 def test_settings_are_not_chosen_on_tokens_of_a_test(said: Said, tmp_path: Path) -> None:
     """449 tokens from the start of the file for the test, and 374 from its end for the search."""
     text = tmp_path / "mine.txt"
@@ -788,6 +807,7 @@ def test_a_model_is_named_by_its_files(folder: Path, tmp_path: Path) -> None:
     assert Files(one).hash == Files(other).hash and Files(one).name.startswith("one-")
 
 
+@pytest.mark.slow
 def test_perplexity_is_recorded_by_position(said: Said, tmp_path: Path) -> None:
     text = tmp_path / "mine.txt"
     text.write_text("The road goes past the mill, and so on. " * 60)
@@ -809,6 +829,7 @@ def test_perplexity_is_recorded_by_position(said: Said, tmp_path: Path) -> None:
     assert [float(low), float(high)] == pytest.approx(each, abs=6e-4), "of two texts, each alone"
 
 
+@pytest.mark.slow
 def test_a_single_text_has_no_interval(said: Said, tmp_path: Path) -> None:
     text = tmp_path / "mine.txt"
     text.write_text("The road goes past the mill, and so on. " * 60)
@@ -853,6 +874,7 @@ def test_real_weights_speak_english_and_are_themselves_when_mounted(tmp_path: Pa
 # -- as served, and from Python --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_factor_for_all_lengths_changes_short_texts_too(said: Said, tmp_path: Path) -> None:
     status, out, error = said("scale=served", "lengths=[2]", "extension=direct,yarn,rerope")
     assert status == 0, error
@@ -877,6 +899,7 @@ def test_one_factor_for_all_lengths_changes_short_texts_too(said: Said, tmp_path
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [0.6, 6])
 def test_a_fixed_factor_is_printed_as_it_was_measured(said: Said, length: float) -> None:
     """Whatever the lengths of the tests, below or beyond the length that it is for."""
@@ -932,6 +955,7 @@ def test_what_is_not_of_transformers_is_refused_in_python(folder: Path) -> None:
             posbench.evaluate(model, given)
 
 
+@pytest.mark.slow
 def test_a_model_is_in_the_mode_in_which_it_was(folder: Path) -> None:
     model, _ = Files(folder).load("auto")
     model.train()
@@ -945,6 +969,7 @@ def test_a_model_is_in_the_mode_in_which_it_was(folder: Path) -> None:
     assert modes == [each.training for each in model.modules()]
 
 
+@pytest.mark.slow
 def test_too_few_files_are_refused_before_the_first_is_read(said: Said, tmp_path: Path) -> None:
     """Three texts are the first, third and fifth: validation has the others."""
     for place in range(4):
@@ -958,6 +983,7 @@ def test_too_few_files_are_refused_before_the_first_is_read(said: Said, tmp_path
     assert said(*words)[0] == 0
 
 
+@pytest.mark.slow
 def test_a_model_that_decodes_nothing_is_named_by_its_kind(said: Said, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "t5", "vocab_size": 99}')
     characters().save_pretrained(tmp_path)
@@ -966,6 +992,7 @@ def test_a_model_that_decodes_nothing_is_named_by_its_kind(said: Said, tmp_path:
     assert "cannot be loaded: t5 is no decoder that predicts the next token" in error
 
 
+@pytest.mark.slow
 def test_a_model_is_extended_for_a_while(folder: Path) -> None:
     model, _ = Files(folder).load("auto")
     tokens = torch.arange(400)[None] % 40
@@ -1005,6 +1032,7 @@ def yarn(trained: int, tested: int) -> Any:
     return posbench.yarn()._made(trained, tested)
 
 
+@pytest.mark.slow
 def test_the_script_of_the_documentation_extends_and_evaluates(folder: Path) -> None:
     text = (Path(__file__).parent.parent / "docs/pretrained.md").read_text()
     [script] = re.findall(r"```python\n# longer.py\n(.*?)```", text, re.S)
@@ -1017,6 +1045,7 @@ def test_the_script_of_the_documentation_extends_and_evaluates(folder: Path) -> 
     assert list(found["frame"]["tokens"]) == [300, 300, 450, 450]
 
 
+@pytest.mark.slow
 def test_an_evaluation_is_a_frame_of_what_the_command_says(said: Said, folder: Path) -> None:
     model, tokenizer = Files(folder).load("auto")
     lengths = np.array([1, 1.5])

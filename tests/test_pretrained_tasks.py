@@ -236,6 +236,7 @@ def test_what_is_asked_for_stands_in_the_text_in_the_same_tokens(form: str) -> N
         assert any(text.shared[i : i + len(said)] == said for i in range(len(text.shared)))
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_puts_nothing_in_front_is_asked_for_each_piece_alone() -> None:
     """So what has been measured with one keeps its tokens."""
     assert [type(pieces(of_words(form))) is Continuing for form in FORMS] == [True] * 3 + [False]
@@ -314,6 +315,7 @@ def test_perplexity_is_of_stretches_of_the_file(tmp_path: Path) -> None:
         Perplexity.of(tmp_path / "not there", CHARACTERS)
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_greedy_decoding() -> None:
     net = llama(positions=512)
     net.resize_token_embeddings(len(CHARACTERS))

@@ -82,6 +82,7 @@ SHORT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", own_names("protocol"))
 def test_a_small_model_is_trained_and_tested_under_each_protocol(name: str, tmp_path: Path) -> None:
     words = SHORT if name != "smoke" else ()
@@ -181,6 +182,7 @@ def trained_state(folder: Path, *words: str) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in trained(run).model.state_dict().items()}
 
 
+@pytest.mark.slow
 def test_a_training_with_dropout_that_was_interrupted_ends_with_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +213,7 @@ def test_a_training_with_dropout_that_was_interrupted_ends_with_the_same_weights
 # -- how it is tested ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_decoding_token_by_token_gives_the_same_accuracy_of_sequences(tmp_path: Path) -> None:
     words = ("method=alibi", "task=passkey", "evaluation.num_samples=64")
     forced, greedy = (
@@ -220,6 +223,7 @@ def test_decoding_token_by_token_gives_the_same_accuracy_of_sequences(tmp_path: 
     assert any(0 < row.correct_prefix < 1 for row in greedy.rows)
 
 
+@pytest.mark.slow
 def test_what_greedy_decoding_finds_is_what_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     run = setup("task=copy", "evaluation.num_samples=4", "evaluation.decoding=greedy")
     model = run.model()
@@ -283,6 +287,7 @@ def test_a_ceiling_packs_as_many_sequences_and_keeps_what_the_longest_test_needs
     assert there.nodes["encoding"] == run.nodes["encoding"]
 
 
+@pytest.mark.slow
 def test_a_ceiling_is_no_method_whatever_its_encoding(tmp_path: Path) -> None:
     words = ("task=copy", "evaluation.multiples=[0.5,1,2]")
     found = ran(tmp_path, "encoding=random_positions", "extension=ceiling", *words)
@@ -313,6 +318,7 @@ def test_a_length_at_which_a_ceiling_diverges_is_left_out(
     assert "Left out: the loss became nan" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +333,7 @@ def test_an_audit_of_a_ceiling_is_of_the_model_at_each_length(
     ) == 2
 
 
+@pytest.mark.slow
 def test_a_ceiling_costs_what_its_trainings_do(tmp_path: Path) -> None:
     words = ("task=copy", "evaluation.multiples=[1,2]")
     found = ran(tmp_path, "method=alibi", "extension=ceiling", *words)

@@ -84,6 +84,7 @@ def measured(found: LengthSearch, before: Any, length: int) -> None:
     texts[-1] = MeasuredText(texts[-1].samples, (length / 100) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("until", [100, 137, 200, 399, 555, 799])
 def test_bisection_comes_near_to_the_last_length_that_holds(until: int, tmp_path: Path) -> None:
     found = search(Falling(until), tmp_path)
@@ -272,6 +273,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(llama(positions=POSITIONS), tmp_path_factory.mktemp("models") / "tiny")
 
 
+@pytest.mark.slow
 def test_the_loss_of_the_last_tokens_is_that_of_the_model_itself() -> None:
     net = llama(positions=POSITIONS)
     generator = torch.Generator().manual_seed(0)

@@ -398,6 +398,7 @@ def test_dca_has_the_matrix_of_the_paper() -> None:
     assert actual[12, :13].tolist() == [9, 8, 7, 6, 5, 4, 6, 5, 4, 3, 2, 1, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trained", [12, 40, 41, 62])
 def test_dca_as_published_keeps_all_distances_of_training(trained: int) -> None:
     """Chunks of three quarters of the training length, of which two cover it."""

@@ -250,6 +250,7 @@ def test_blocks_of_rows_give_the_same_and_the_future_nothing(name: str) -> None:
 # -- memory ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "host"), [("dca", "rope"), ("streaming_llm", "shaw"), ("leaky_rerope", "t5")]
 )

@@ -152,6 +152,7 @@ def test_shaw_is_the_naive_product_over_pairs() -> None:
     same(attend(encoding.encode(a), 16), out)
 
 
+@pytest.mark.slow
 def test_shaw_sums_weights_in_float32() -> None:
     """2,000 weights of one row of the table sum to 1 in bfloat16 too."""
     n = 2000

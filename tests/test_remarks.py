@@ -18,6 +18,7 @@ from posbench.records.record import Audit, AuditRow, Record
 # -- nothing is mixed ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_protocols_are_never_mixed_not_even_under_one_name() -> None:
     found = [
         record("rope", {1: 1.0, 2: 0.2}),
@@ -28,6 +29,7 @@ def test_protocols_are_never_mixed_not_even_under_one_name() -> None:
     assert "Records of 2 protocols" in remarks(*found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "name"),
     [
@@ -46,6 +48,7 @@ def test_versions_and_settings_of_a_task_have_tables_of_their_own(
     assert "several versions or settings" in remarks(*found)
 
 
+@pytest.mark.slow
 def test_one_name_for_two_methods_gives_two_rows_that_show_their_hash() -> None:
     found = [
         record("rope", {1: 1.0, 2: 0.2}, method_hash="aaaaaaaabbbbbbbb"),
@@ -58,6 +61,7 @@ def test_one_name_for_two_methods_gives_two_rows_that_show_their_hash() -> None:
     assert "One name means methods of different settings" in remarks(*found)
 
 
+@pytest.mark.slow
 def test_one_method_under_two_names_gives_two_rows_and_a_remark() -> None:
     found = [
         record(method, {1: 1.0, 2: score}, method_hash="aaaaaaaabbbbbbbb")
@@ -67,6 +71,7 @@ def test_one_method_under_two_names_gives_two_rows_and_a_remark() -> None:
     assert "mine = rope" in remarks(*found)
 
 
+@pytest.mark.slow
 def test_rows_of_one_table_without_a_common_seed_are_named_with_their_seeds() -> None:
     there = [record("rope", {1: 1.0, 2: 0.2}), record("alibi", {1: 1.0, 2: 0.3})]
     mine = [record("mine", {1: 1.0, 2: 0.8}, seed=seed) for seed in (10, 11)]
@@ -78,6 +83,7 @@ def test_rows_of_one_table_without_a_common_seed_are_named_with_their_seeds() ->
     assert "no seed in common" not in remarks(*there, *mine, record("mine", {1: 1.0, 2: 0.8}))
 
 
+@pytest.mark.slow
 def test_a_run_that_is_there_twice_counts_once_and_the_later_file_wins(tmp_path: Path) -> None:
     [path] = save(tmp_path, record("rope", {1: 1.0, 2: 0.2}))
     path.rename(
@@ -97,6 +103,7 @@ def test_seeds_trained_by_different_code_are_remarked_on() -> None:
     assert "different versions of the code (rope)" in remarks(one, other)
 
 
+@pytest.mark.slow
 def test_rows_of_one_training_from_two_machines_are_remarked_on() -> None:
     one = record("rope")
     near, far = (
@@ -117,6 +124,7 @@ def test_rows_of_one_training_from_two_machines_are_remarked_on() -> None:
     assert "different weights" not in remarks(one, elsewhere)
 
 
+@pytest.mark.slow
 def test_records_of_older_training_code_are_remarked_on_where_the_code_is_installed() -> None:
     parts = {
         "task": {"_target_": "posbench.tasks.copy.Copy"},
@@ -146,6 +154,7 @@ def test_records_of_older_training_code_are_remarked_on_where_the_code_is_instal
     assert f"{told}: of_ones_own.not_installed_here.Name. If" in foreign
 
 
+@pytest.mark.slow
 def test_the_smoke_protocol_is_said_to_mean_nothing() -> None:
     assert "smoke protocol" in remarks(record(protocol="smoke (training.steps=10)"))
     assert "smoke protocol" not in remarks(record(protocol="smokeless"))

@@ -131,6 +131,7 @@ def agrees(encoding: str) -> None:
             torch.testing.assert_close(here, there, rtol=0, atol=EXACT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", PATHS)
 def test_losses_and_gradients_of_each_are_those_alone(encoding: str) -> None:
     agrees(encoding)
@@ -142,6 +143,7 @@ def test_every_encoding_can_be_trained_in_step(encoding: str) -> None:
     agrees(encoding)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [("encoding=rope",), ("encoding=t5", "model.qk_norm=true", "model.loops=2")],
@@ -154,6 +156,7 @@ def test_weights_and_curve_of_each_are_those_alone(tmp_path: Path, words: tuple[
         same(together[index], ends.curves[index], training, curve)
 
 
+@pytest.mark.slow
 def test_each_is_clipped_by_its_own_norm(tmp_path: Path) -> None:
     def made() -> list[Training]:
         # The gradient of one alone is clipped, and after the first step AdamW tells.
@@ -174,6 +177,7 @@ def test_each_is_clipped_by_its_own_norm(tmp_path: Path) -> None:
         same(several_of_them[index], ends.curves[index], training, curve)
 
 
+@pytest.mark.slow
 def test_one_that_may_stop_leaves_the_others_to_go_on(tmp_path: Path) -> None:
     def made() -> list[Training]:
         return [alone(0, stop_at=0.0), alone(1), alone(2)]
@@ -194,6 +198,7 @@ class Spoiler(L.Callback):
             pl_module.trainings[1].model.head.weight.data.fill_(torch.inf)
 
 
+@pytest.mark.slow
 def test_one_that_diverges_spoils_no_other(tmp_path: Path) -> None:
     trainings = several("encoding=rope")
     ends = in_step(tmp_path, trainings, Spoiler())
@@ -204,6 +209,7 @@ def test_one_that_diverges_spoils_no_other(tmp_path: Path) -> None:
             same(trainings[index], ends.curves[index], training, curve)
 
 
+@pytest.mark.slow
 def test_the_time_is_shared_among_those_that_go_on(tmp_path: Path) -> None:
     trainings = [alone(0, stop_at=0.0), alone(1), alone(2)]
     start = time.process_time()
@@ -242,6 +248,7 @@ def test_what_was_interrupted_goes_on_alone_or_in_step(tmp_path: Path) -> None:
         same(training, curve, undisturbed[index], expected.curves[index])
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_one_goes_on_in_step(tmp_path: Path) -> None:
     where = paths(tmp_path, 2)
     for path, training in zip(where, several("encoding=rope", count=2), strict=True):
@@ -257,6 +264,7 @@ def test_a_checkpoint_of_one_goes_on_in_step(tmp_path: Path) -> None:
 # -- one by one ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -368,6 +368,7 @@ def test_an_unreadable_audit_is_one_sentence_and_stops_no_record(tmp_path: Path)
             held.whole()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["publish", "unpack", "bundle", "export"])
 def test_each_record_is_read_once(command: str, tmp_path: Path, validated: list[str]) -> None:
     source, target = str(tmp_path / "own"), str(tmp_path / "new.tar.gz")

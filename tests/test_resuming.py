@@ -47,6 +47,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 # Right after a checkpoint, with one to three steps to be done again, and three times over.
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [[4], [5], [7], [11], [14], [5, 9, 13]])
 def test_a_resumed_training_has_the_curve_and_weights_of_an_undisturbed_one(
     tmp_path: Path, reference: dict[str, Any], steps: list[int]

@@ -246,6 +246,7 @@ def test_xpos_keeps_its_precision_wherever_the_positions_begin(start: int) -> No
     same(rounded.double(), exact, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positions", [range(600), [(i // 50) * 700 + i for i in range(300)]])
 def test_xpos_keeps_its_precision_where_powers_leave_the_range(positions: list[int]) -> None:
     """In float32, over hundreds of scale bases: scores in parts, and the reference in float64,

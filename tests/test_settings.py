@@ -97,6 +97,7 @@ def as_they_are(folder: str) -> tuple[list[Any], list[Any]]:
     return trained(setup(*SMALL), Path(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINING_CHANGES)
 def test_every_setting_of_training_changes_the_training(
     name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory

@@ -70,6 +70,7 @@ def paths(held_out: bool) -> list[str]:
 # -- windows ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_training_window_is_a_slice_of_a_training_file_and_all_of_it_is_asked_for() -> None:
     task = chosen()
     batch = task.batch(100, 64, 0, "train", 0)
@@ -266,6 +267,7 @@ SMALL = (
 )
 
 
+@pytest.mark.slow
 def test_the_sums_of_a_record_are_its_losses_and_its_shares(tmp_path: Path) -> None:
     run, _, found = made(tmp_path, *SMALL, "method=rope")
     tested = found.evaluate()
@@ -282,6 +284,7 @@ def test_the_sums_of_a_record_are_its_losses_and_its_shares(tmp_path: Path) -> N
     assert windows(batch)[0] in read(first)
 
 
+@pytest.mark.slow
 def test_a_ceiling_has_the_sums_of_each_length(tmp_path: Path) -> None:
     words = (*SMALL, "method=rope_ceiling", "extension.multiples=[2]")
     tested = made(tmp_path, *words)[2].evaluate()
@@ -289,6 +292,7 @@ def test_a_ceiling_has_the_sums_of_each_length(tmp_path: Path) -> None:
     assert [test.test_length for test in tested.by_text.tests] == [15, 32]  # 17 and 34 positions
 
 
+@pytest.mark.slow
 def test_tasks_that_are_drawn_have_no_sums_and_their_records_no_such_field(tmp_path: Path) -> None:
     assert made(tmp_path, "method=rope", "task=copy")[2].evaluate().by_text is None
     assert "by_text" not in record().as_json()
@@ -367,6 +371,7 @@ def test_a_few_texts_that_agree_are_no_proof() -> None:
             assert found.p == 2 / 2**count and str(found) == "+0.500 [+0.500, +0.500]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 12))])
 def test_intervals_of_few_texts_are_as_wide_as_they_are_uncertain(count: int) -> None:
     """A bootstrap that draws as many texts covers .74 with three, and .85 with five."""
@@ -397,6 +402,7 @@ def test_a_loss_that_overflowed_leaves_no_difference() -> None:
     assert np.isnan(difference(sums(table, "rope", 8), sums(table, "rope", 1)).mean)
 
 
+@pytest.mark.slow
 def test_pairs_of_rows_are_compared_at_one_length_and_adjusted_for_their_number() -> None:
     texts = [f"t{number}" for number in range(40)]
     table = pd.DataFrame(
@@ -445,6 +451,7 @@ def two_rows() -> list[Record]:
     return [changed(worse, {"by_text": THREE}), changed(same, {"by_text": flat})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "holds"),
     [(0, ["yes", "no"]), (0.99, ["yes", "no"]), (1, ["no", "no"]), (-1, ["yes", "no"])],
@@ -470,6 +477,7 @@ def test_a_prediction_is_judged_by_what_more_context_does(by: float, holds: list
     assert [each.verdict for each in pairs["Less"]] == [NOTHING] * 3, "they have no seed in common"
 
 
+@pytest.mark.slow
 def test_a_board_shows_what_more_context_gives_or_takes() -> None:
     worse, same = found = two_rows()
     lost = {"by_text": THREE, "rows.0.proficiency": 0.1, "seed": 1, "training.settings_hash": "b"}

@@ -29,6 +29,7 @@ def saved(folder: Path, **more: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_records_are_summarised_from_the_long_table(tmp_path: Path) -> None:
     table = results.summarise(results.load(saved(tmp_path)))
     assert table.index.tolist() == [("zero-shot", "rope"), ("zero-shot", "nope")]
@@ -69,6 +70,7 @@ def test_what_was_learned_and_how_far_it_reaches_are_two_numbers() -> None:
     assert (found["least"] == found["most"]).all()
 
 
+@pytest.mark.slow
 def test_a_row_that_learned_fewer_than_two_thirds_has_no_place_and_no_first_beside_it() -> None:
     table = runs({"p": {task: [0.9] for task in "abcdef"}, "q": {task: [0.5] for task in "abcdef"}})
     table["learned"] = True
@@ -88,6 +90,7 @@ def test_a_row_that_learned_fewer_than_two_thirds_has_no_place_and_no_first_besi
     assert found["reaches"].isna().all() and not found["placed"].any()
 
 
+@pytest.mark.slow
 def test_an_extension_has_learned_what_its_training_has(tmp_path: Path) -> None:
     lost = {"rows.0.proficiency": 0.2, "training.settings_hash": "one"}
     trained = {"config.extension": {"_target_": "posbench.extensions.direct.Direct"}}
@@ -128,7 +131,7 @@ def test_the_column_that_was_dropped_is_the_one_that_is_named(tmp_path: Path, co
     with pytest.raises(PosbenchError, match=said):
         results.summarise(table)
     with pytest.raises(PosbenchError, match=said):
-        results.compare(table, "rope", "nope")
+        results.difference(table, "rope", "nope")
 
 
 def test_a_table_in_which_a_name_or_a_number_is_missing_is_refused(tmp_path: Path) -> None:
@@ -146,7 +149,7 @@ def changed_areas(**columns: object) -> pd.DataFrame:
 
 BAD = {
     "a folder": (lambda: results.summarise("results/main"), "must be a data frame, .* got a str"),
-    "a folder, compared": (lambda: results.compare("results/main", "a", "b"), "got a str"),
+    "a folder, compared": (lambda: results.difference("results/main", "a", "b"), "got a str"),
     "areas in words": (
         lambda: results.summarise(changed_areas(area="high")),
         "area must hold numbers, shares of 1",
@@ -162,23 +165,23 @@ BAD = {
         r"there is no task 'copy' in the table: choose one of t0, t1, t2",
     ),
     "a task among others by a wrong name": (
-        lambda: results.compare(random_runs(), "r0", "r1", ["t0", "t11", "t2"]),
+        lambda: results.difference(random_runs(), "r0", "r1", ["t0", "t11", "t2"]),
         r"there is no task 't11' in the table: did you mean t1\?",
     ),
     "no draw": (lambda: results.summarise(random_runs(), draws=0), "draws must .* got 0"),
-    "half a draw": (lambda: results.compare(random_runs(), "r0", "r1", draws=0.5), "got 0.5"),
+    "half a draw": (lambda: results.difference(random_runs(), "r0", "r1", draws=0.5), "got 0.5"),
     "a seed below 0": (lambda: results.summarise(random_runs(), seed=-1), "seed must .* got -1"),
     "one row that is not there": (
-        lambda: results.compare(random_runs(), "r0", "r1n"),
+        lambda: results.difference(random_runs(), "r0", "r1n"),
         r"^there is no row 'r1n' in the table: did you mean r1\? Choose one of r0, r1, r2, r3$",
     ),
     "two rows that are not there": (
-        lambda: results.compare(random_runs(), "r00", "r11"),
+        lambda: results.difference(random_runs(), "r00", "r11"),
         r"^there are no rows 'r00' and 'r11' in the table: did you mean r0 and r1\? Choose",
     ),
-    "a row and itself": (lambda: results.compare(random_runs(), "r0", "r0"), "name another row"),
+    "a row and itself": (lambda: results.difference(random_runs(), "r0", "r0"), "name another row"),
     "a list of rows": (
-        lambda: results.compare(random_runs(), ["r0"], "r1"),
+        lambda: results.difference(random_runs(), ["r0"], "r1"),
         r"a must be the name of one row, got \['r0'\]",
     ),
 }
@@ -205,7 +208,7 @@ def test_the_least_p_value_that_so_many_runs_can_give_stands_beside_it(
     told = least > 0.05
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        found = results.compare(table, "p", "q", draws=50)
+        found = results.difference(table, "p", "q", draws=50)
     assert found.loc["a", "p_value"] == pytest.approx(least) == found.loc["a", "p_least"]
     assert [str(each.message)[:60] for each in said] == [
         "p and q have too few runs for a test (1 task in common): no "
@@ -218,14 +221,14 @@ def test_the_least_p_value_of_unequal_sides_is_reached_too() -> None:
     unequal = runs({"p": {"a": [1.0, 1.0]}, "q": {"a": [0.0]}})
     unequal.loc[2, "seed"] = 5  # else the common seed alone would count
     with pytest.warns(UserWarning, match="can be below 0.33"):
-        found = results.compare(unequal, "p", "q", draws=50).loc["a"]
+        found = results.difference(unequal, "p", "q", draws=50).loc["a"]
     assert found["p_value"] == pytest.approx(1 / 3) == found["p_least"]
 
 
 def test_two_rows_are_compared_on_each_task_and_over_those_that_both_learned() -> None:
     table = random_runs().assign(learned=True)
     table.loc[(table["row"] == "r0") & (table["task"] == "t0"), "learned"] = False
-    found = results.compare(table, "r3", "r0", draws=500)
+    found = results.difference(table, "r3", "r0", draws=500)
     assert found.index.tolist() == [*(f"t{task}" for task in range(1, 6)), "learned by both"]
     means = table[table["task"] != "t0"].groupby("row")["area"].mean()
     over = found.loc["learned by both"]
@@ -233,7 +236,7 @@ def test_two_rows_are_compared_on_each_task_and_over_those_that_both_learned() -
     assert over["low"] < over["difference"] < over["high"]
     assert over["p_value"] < 0.05 < found.loc["t1", "p_holm"]
     assert found["test"].tolist() == ["permutation"] * 5 + ["t over tasks"]
-    turned = results.compare(table, "r0", "r3", draws=500).loc["learned by both"]
+    turned = results.difference(table, "r0", "r3", draws=500).loc["learned by both"]
     assert turned["low"] == pytest.approx(-over["high"])
 
 
@@ -245,7 +248,7 @@ def test_the_interval_of_a_task_is_that_of_student_over_seeds(shared: bool) -> N
         table["training"] = table["seed"].astype(str)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        line = results.compare(table, "p", "q", draws=50).loc["a"]
+        line = results.difference(table, "p", "q", draws=50).loc["a"]
     pairs = np.array(one) - other
     error = (
         stats.sem(pairs) if shared else np.sqrt((np.var(one, ddof=1) + np.var(other, ddof=1)) / 4)
@@ -259,7 +262,7 @@ def test_signs_are_flipped_only_where_all_weights_are_shared() -> None:
     table = random_runs(rows=2)
     trained = table["task"] + table["seed"].astype(str)
     apart = trained.where(trained.index > 0, "another")
-    said = results.compare(table.assign(training=apart), "r0", "r1", draws=50)["test"]
+    said = results.difference(table.assign(training=apart), "r0", "r1", draws=50)["test"]
     assert said["t0"] == "permutation" and said["t1"] == "sign flip"
 
 
@@ -267,23 +270,24 @@ def test_a_row_is_compared_where_both_have_learned() -> None:
     both = {"p": {"a": [0.5, 0.6, 0.5], "b": [0.4]}, "q": {"a": [0.9, 0.8, 0.9]}}
     table = runs(both | {"r": {"c": [1.0]}})
     with pytest.warns(UserWarning, match="too few runs"):
-        found = results.compare(table, "p", "q", draws=50)
+        found = results.difference(table, "p", "q", draws=50)
     assert found.index.tolist() == ["a", "learned by both"]
     assert np.isnan(found.loc["learned by both", "low"]), "of one task"
     with pytest.raises(PosbenchError, match="have no task in common that both have learned"):
-        results.compare(table, "p", "r")
+        results.difference(table, "p", "r")
     with pytest.raises(PosbenchError, match="no row 'z'"):
-        results.compare(table, "p", "z")
+        results.difference(table, "p", "z")
 
 
+@pytest.mark.slow
 def test_a_seed_that_one_of_two_rows_has_not_learned_tells_nothing_of_either() -> None:
     """On the others B is .25 behind; over all that each has learned, it would be .20."""
     areas = {"A": [0.5, 0.5, 0.8], "B": [0.25, 0.25, 0.0]}
     table = runs({row: dict.fromkeys("stuv", each) for row, each in areas.items()})
     table["learned"] = table["area"] > 0
     other_seeds = table[(table["row"] == "A") & (table["seed"] == 2)].assign(seed=9, area=1.0)
-    found = results.compare(pd.concat([table, other_seeds]), "B", "A", draws=200)
-    same = results.compare(table, "B", "A", draws=200)
+    found = results.difference(pd.concat([table, other_seeds]), "B", "A", draws=200)
+    same = results.difference(table, "B", "A", draws=200)
     over, board = found.loc["learned by both"], results.summarise(table, draws=200)
     assert over["difference"] == pytest.approx(over["a"] - over["b"])
     assert found["difference"].to_dict() == pytest.approx(same["difference"].to_dict())
@@ -297,17 +301,18 @@ def test_two_rows_without_a_common_seed_that_either_learned_have_no_difference()
     found = results.summarise(table, draws=50)
     assert len(found) == 2 and found["difference"].isna().all()
     with pytest.raises(PosbenchError, match="have no task in common that both have learned"):
-        results.compare(table, "p", "q")
+        results.difference(table, "p", "q")
 
 
+@pytest.mark.slow
 def test_runs_of_two_contents_have_no_common_mean_and_draws_are_bounded() -> None:
     table = random_runs(rows=2).assign(method_hash="a", task_hash="b")
-    for call in (results.summarise, lambda each: results.compare(each, "r0", "r1")):
+    for call in (results.summarise, lambda each: results.difference(each, "r0", "r1")):
         with pytest.raises(PosbenchError, match="r1 has runs of method_hash c and d, which have"):
             call(table.assign(method_hash=np.where(table["row"] == "r0", "a", ["c", "d"] * 30)))
         call(table.assign(method_hash=table["row"]))
     with pytest.raises(PosbenchError, match="draws must be at most 1,000,000, got 1,000,000,000"):
-        results.compare(table, "r0", "r1", draws=10**9)
+        results.difference(table, "r0", "r1", draws=10**9)
 
 
 @pytest.mark.parametrize(
@@ -327,7 +332,7 @@ def test_a_column_that_was_edited_wrongly_is_refused(column: str, value: object,
     table[column] = [value, *table[column].astype(object)[1:]]
     if column == "area":
         table[column] = table[column].astype(float)
-    for call in (results.summarise, lambda each: results.compare(each, "r0", "r1")):
+    for call in (results.summarise, lambda each: results.difference(each, "r0", "r1")):
         with pytest.raises(PosbenchError, match=said):
             call(table)
     with pytest.raises(PosbenchError, match="board names no task"):

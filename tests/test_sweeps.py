@@ -216,6 +216,7 @@ def test_a_plan_tells_what_can_be_made_from_what_cannot(mine: Path, tmp_path: Pa
     assert len(jobs) == 2 * 2 * 2 + 2
 
 
+@pytest.mark.slow
 def test_what_is_complete_is_not_run_and_its_training_may_be_shared_out(
     mine: Path, tmp_path: Path
 ) -> None:
@@ -294,6 +295,7 @@ def test_the_work_of_a_step_is_that_of_its_matrices() -> None:
     assert math.isnan(relative_work({"model": {}}, 16))
 
 
+@pytest.mark.slow
 def test_costs_count_a_training_once_and_follow_the_records(mine: Path) -> None:
     known = [
         changed(
@@ -398,6 +400,7 @@ def test_costs_of_fine_tuning_and_searches_are_counted(mine: Path) -> None:
     assert Costs.by([chosen]).known["test"].tolist() == [6.0]
 
 
+@pytest.mark.slow
 def test_steps_until_a_task_is_learned_are_estimated_from_trainings_that_have_ended(
     mine: Path,
 ) -> None:
@@ -460,6 +463,7 @@ def test_what_no_record_tells_is_taken_from_another_machine_at_its_speed() -> No
     assert alone[told].to_numpy().tolist() == [["copy", 0.3, 1.0], ["passkey", 0.3, 1.0]]
 
 
+@pytest.mark.slow
 def test_a_plan_for_a_gpu_says_that_its_cost_is_that_of_cpus(mine: Path) -> None:
     known = record("rope", {1: 1.0, 2: 0.5}, 0, task="copy")
     known = changed(known, {f"config.{part}": settings for part, settings in SMALL.items()})
@@ -504,6 +508,7 @@ def test_a_task_without_a_record_costs_what_its_multiplications_do(mine: Path) -
     assert not found.unknown
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_is_published_and_costs_the_same_once_that_is_unpacked(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1240,6 +1245,7 @@ def test_a_run_that_ones_own_class_spoils_is_told_with_the_class_and_its_folder(
     assert alone.status == 1 and what in alone.err and "Traceback" not in alone.err
 
 
+@pytest.mark.slow
 @pytest.mark.fault("Ctrl-C of a sweep")
 def test_ctrl_c_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> None:
     words = ("protocol=smoke", "method=rope,alibi", "training.steps=100000")

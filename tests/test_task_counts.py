@@ -324,6 +324,7 @@ def test_the_score_of_reading_is_the_share_of_reads() -> None:
 MEASURES = Path(__file__).parent.parent / "docs/measures.md"
 
 
+@pytest.mark.slow
 def test_what_any_symbol_of_the_right_kind_scores_is_what_the_docstrings_and_measures_say() -> None:
     rng, task = np.random.default_rng(0), FlipFlop()
     found = []

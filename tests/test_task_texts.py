@@ -39,6 +39,7 @@ def test_a_symbol_depends_on_as_many_as_the_order_says(order: int) -> None:
     assert Language(4, order).max_distance(9) == order - 1
 
 
+@pytest.mark.slow
 def test_a_text_follows_the_table_of_its_source() -> None:
     """Frequencies after each context, counted symbol by symbol, are the probabilities of the
     table.
@@ -138,6 +139,7 @@ def test_bayes_counts_the_pairs_in_its_window(window: int) -> None:
     assert task.reference(batch, window) == pytest.approx(found.mean())
 
 
+@pytest.mark.slow
 def test_texts_have_the_distribution_of_those_that_follow_tables() -> None:
     """Every text of five symbols out of three: as often as the integral over tables says, as often
     as texts that follow tables drawn one by one, and Bayes is surprised by its probability.

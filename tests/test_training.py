@@ -49,6 +49,7 @@ def chosen(**settings: Any) -> TrainingConfig:
 TASK = "copy"
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(context=st.integers(1, 120), step=st.integers(0, 1000), seed=st.integers(0, 9))
 def test_packed_rows_are_sequences_of_the_task_one_after_another(
@@ -104,6 +105,7 @@ def test_an_answer_in_a_packed_row_may_not_be_predicted_from_what_comes_later() 
     assert torch.allclose(model(changed, data.pos)[:, :30], before, atol=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(largest=st.integers(0, 50), seed=st.integers(0, 99))
 def test_an_offset_is_one_number_for_a_sequence_and_within_bounds(largest: int, seed: int) -> None:
@@ -166,6 +168,7 @@ def test_fine_tuning_is_held_against_the_context_that_it_fills() -> None:
         trained(setup(*words, "encoding.num_rows=70", *short))
 
 
+@pytest.mark.slow
 def test_an_extension_is_fine_tuned_for_the_context_that_is_filled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +186,7 @@ def test_an_extension_is_fine_tuned_for_the_context_that_is_filled(
     assert told == [(40, 80)]
 
 
+@pytest.mark.slow
 def test_rows_of_a_table_that_an_offset_reaches_count_as_trained() -> None:
     def untrained(*words: str) -> float:
         run = setup(
@@ -265,6 +269,7 @@ def test_the_rate_rises_stays_and_falls_as_it_is_told() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_training_stops_at_the_first_point_that_reaches_the_score(tmp_path: Path) -> None:
     """With a score that every model has, and one that none reaches in twenty steps."""
     found = ran(tmp_path, "method=rope", "training.stop_at=0.0")
@@ -274,6 +279,7 @@ def test_a_training_stops_at_the_first_point_that_reaches_the_score(tmp_path: Pa
     assert found.config["training"]["stop_at"] == 0.99
 
 
+@pytest.mark.slow
 def test_a_training_killed_after_it_was_stopped_is_kept_without_another(tmp_path: Path) -> None:
     run = tiny(tmp_path, "method=rope", "training.stop_at=0.0", "trainer.checkpoint_every=10")
     folder = tmp_path / "checkpoints" / SharedTraining(run, run.config.training).hash
@@ -308,6 +314,7 @@ def test_a_list_of_rates_goes_with_fine_tuning(tmp_path: Path) -> None:
     assert found.training.learning_rate == 3e-3 and found.finetuning.steps == 10
 
 
+@pytest.mark.slow
 def test_fine_tuning_goes_on_to_its_end(tmp_path: Path) -> None:
     found = ran(tmp_path, "method=rope_pi_fine_tuned", "extension.steps=1", "training.stop_at=0.0")
     assert found.training.steps == 10
@@ -317,6 +324,7 @@ def test_fine_tuning_goes_on_to_its_end(tmp_path: Path) -> None:
 RATES = "training.learning_rate=[1e-9,3e-3,1e-4]"
 
 
+@pytest.mark.slow
 def test_of_several_rates_the_one_that_loses_least_in_distribution_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +345,7 @@ def test_of_several_rates_the_one_that_loses_least_in_distribution_is_kept(
     assert lost[3e-3] == alone.log.curve.validation_loss[-1]
 
 
+@pytest.mark.slow
 def test_the_record_says_which_rate_was_kept_and_what_the_others_lost(tmp_path: Path) -> None:
     found = ran(tmp_path, "method=rope", RATES).training
     assert found.learning_rate == 3e-3 and len(found.learning_rates) == 3
@@ -345,6 +354,7 @@ def test_the_record_says_which_rate_was_kept_and_what_the_others_lost(tmp_path: 
     assert plain.hash == found.hash
 
 
+@pytest.mark.slow
 def test_a_rate_that_diverges_is_left_out_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -364,6 +374,7 @@ def test_a_rate_that_diverges_is_left_out_and_said(
         trained(tiny(tmp_path, "method=rope", "training.learning_rate=[3e-3,0.5]"))
 
 
+@pytest.mark.slow
 def test_what_diverged_is_not_tried_again_unless_forced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,6 +398,7 @@ def test_what_diverged_is_not_tried_again_unless_forced(
     assert not list(tmp_path.rglob("diverged.json")), "and nothing says that it diverged"
 
 
+@pytest.mark.slow
 def test_what_diverged_with_another_torch_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,6 +418,7 @@ def test_what_diverged_with_another_torch_is_tried_again(
     assert trained(tiny(tmp_path, "method=rope")).log.curve.step
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_at_every_rate_names_all_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -420,6 +433,7 @@ def test_a_run_that_diverges_at_every_rate_names_all_of_them(
     assert rates is not None and [each.loss for each in rates] == [None] * 3
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -450,6 +464,7 @@ def test_a_run_that_diverges_is_recorded_as_one_in_which_nothing_is_right(
     assert len(files.records(tmp_path)) == 3, "nor is there a model to be audited"
 
 
+@pytest.mark.slow
 def test_a_fine_tuning_that_diverges_costs_the_row_and_not_the_training_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,6 +482,7 @@ def test_a_fine_tuning_that_diverges_costs_the_row_and_not_the_training_before_i
     assert not failed.solved and {row.score for row in failed.rows} == {0.0}
 
 
+@pytest.mark.slow
 def test_a_loss_that_overflows_beyond_training_loses_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -491,6 +507,7 @@ def test_a_loss_that_overflows_beyond_training_loses_no_record(
 # -- what is held out, and the gate ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_point_of_the_curve_is_of_every_length_that_is_held_out(tmp_path: Path) -> None:
     """By hand, with the weights at the end: each sequence in a pass of its own."""
     words = ("task=repeat_token", "training.max_length=36", "training.steps=3")
@@ -516,6 +533,7 @@ def test_a_point_of_the_curve_is_of_every_length_that_is_held_out(tmp_path: Path
     assert curve.points[-1]["score"] == np.mean(right)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("proficiency", "solved"), [(0.9, True), (0.89, False)])
 def test_a_task_is_learned_at_its_own_gate_by_its_own_proficiency(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proficiency: float, solved: bool
@@ -530,6 +548,7 @@ def test_a_task_is_learned_at_its_own_gate_by_its_own_proficiency(
     assert {row.score for row in found.rows} == {0.0}
 
 
+@pytest.mark.slow
 def test_a_training_stops_by_proficiency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Copy, "proficiency", lambda self, batch, answers: 0.6)
     run = setup("task=copy", "training.stop_at=0.5", "model.width=16", "model.num_heads=1")
@@ -564,6 +583,7 @@ def by_hand(words: tuple[str, ...] = ()) -> int:
     return 3 * batch * (total + asked * width * task.vocab_size)
 
 
+@pytest.mark.slow
 def test_the_multiplications_of_a_step_are_those_of_its_matrices() -> None:
     assert counted("encoding=nope") == by_hand()
     larger = ("model.width=24", "model.num_layers=3", "model.num_heads=4", "training.batch_size=5")
@@ -572,6 +592,7 @@ def test_the_multiplications_of_a_step_are_those_of_its_matrices() -> None:
     assert counted("encoding=nope", longest) == by_hand(), "whatever the shorter lengths are"
 
 
+@pytest.mark.slow
 def test_fused_and_dense_attention_cost_the_same_multiplications() -> None:
     # One call, by rows, and explicit weights: all three have the same matrices.
     assert counted("encoding=t5") == counted("encoding=sink") == counted("encoding=rope")
@@ -586,6 +607,7 @@ def test_fused_and_dense_attention_cost_the_same_multiplications() -> None:
     assert 0 < more <= 3 * batch * (bias + gates)
 
 
+@pytest.mark.slow
 def test_a_convolution_by_channel_is_charged_by_channel() -> None:
     # Torch charges the gradient of its weights as if all channels met: 64 times as much here.
     run = setup("task=kth_from_end")
@@ -606,6 +628,7 @@ def test_counting_draws_nothing_and_leaves_no_gradient() -> None:
     assert all(weight.grad is None for weight in training.model.parameters())
 
 
+@pytest.mark.slow
 def test_a_record_has_the_multiplications_of_its_training(tmp_path: Path) -> None:
     made = ran(tmp_path, f"task={TASK}", "encoding=rope")
     [shared] = SharedTraining.of(tiny(tmp_path, f"task={TASK}", "encoding=rope"))

@@ -239,6 +239,7 @@ def by_tokens(conv: ShortConv, x: Tensor) -> Tensor:
     return found
 
 
+@pytest.mark.slow
 @oracle("short_conv", "double loop")
 @everywhere
 def test_the_host_sees_what_is_convolved_and_the_rest_as_it_was(positions: list[float]) -> None:

@@ -106,6 +106,7 @@ def test_local_and_global_rope_are_those_of_gemma_3() -> None:
     as_published("local_global_rope")
 
 
+@pytest.mark.slow
 @oracle("local_global_p_rope", "double loop")
 def test_local_rope_and_global_p_rope_are_those_of_gemma_4() -> None:
     as_published("local_global_p_rope")

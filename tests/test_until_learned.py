@@ -143,6 +143,7 @@ def train(folder: Path, training: Training, *callbacks: L.Callback) -> Curve:
     return fit(training, folder / "last.ckpt", "cpu", 4, [], list(callbacks), lambda point: None)
 
 
+@pytest.mark.slow
 def test_the_rate_is_constant_and_then_that_of_a_training_with_as_many_steps(
     tmp_path: Path,
 ) -> None:
@@ -163,6 +164,7 @@ def test_the_rate_is_constant_and_then_that_of_a_training_with_as_many_steps(
     assert [point["step"] for point in again.points] == [6, 12, 18, END]
 
 
+@pytest.mark.slow
 def test_a_task_that_is_not_learned_is_trained_to_the_cap(tmp_path: Path) -> None:
     words = [word.replace("score=0.0", "score=1.0") for word in WORDS]
     words[2] = "training.steps=30"
@@ -191,6 +193,7 @@ def reference() -> dict[str, Any]:
 
 
 # Checkpoints are written every four steps: that of step 12 in the very step of the switch.
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [[5], [11], [12], [13], [15], [16], [18], [7, 12, 13, 14, 17]])
 def test_a_training_goes_on_through_the_switch_as_if_it_had_not_been_killed(
     tmp_path: Path, reference: dict[str, Any], steps: list[int]
@@ -208,6 +211,7 @@ def test_a_training_goes_on_through_the_switch_as_if_it_had_not_been_killed(
         assert torch.equal(value, reference["weights"][name]), name
 
 
+@pytest.mark.slow
 def test_a_training_killed_after_its_last_step_is_kept_without_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +312,7 @@ def made(folder: Path, *words: str) -> Record:
     return found
 
 
+@pytest.mark.slow
 def test_fine_tuning_goes_on_for_a_share_of_the_steps_that_were_made(tmp_path: Path) -> None:
     found = made(tmp_path, "method=rope_pi_fine_tuned", "extension.steps=1")
     assert found.training.steps == END
@@ -320,6 +325,7 @@ def test_fine_tuning_goes_on_for_a_share_of_the_steps_that_were_made(tmp_path: P
     assert usual.after(END) == usual
 
 
+@pytest.mark.slow
 def test_ceilings_are_trained_at_each_length_by_the_same_rule(tmp_path: Path) -> None:
     words = ("extension.multiples=[2]", "evaluation.multiples=[1,2]")
     found = made(tmp_path, "method=rope_ceiling", *words)

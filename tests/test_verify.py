@@ -218,6 +218,7 @@ def test_timings_commits_and_digits_that_are_not_kept_make_no_difference(
     assert verify(folder, 12, scratch=scratch).agreed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["training", "evaluated"])
 def test_a_record_of_another_version_of_torch_is_not_compared(
     own: Path, scratch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str
@@ -548,6 +549,7 @@ PUBLISHED = ("main", "extensions", "replications")
 COMMAND = re.compile(rb'"command":"([^"]*)"')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_commands_of_published_records_are_as_posbench_writes_them(name: str) -> None:
     """Of all of them the words; a sample is composed."""
@@ -693,6 +695,7 @@ def test_one_that_was_repeated_speaks_for_its_stratum(
     assert [(stamp.verified, stamp.of) for stamp in stamps if stamp] == [(1, 2), (1, 2)]
 
 
+@pytest.mark.slow
 def test_carrying_over_reads_each_published_record_before_and_after(
     folder: Path, scratch: Path, validated: list[str]
 ) -> None:
@@ -755,6 +758,7 @@ def test_a_stratum_that_could_not_be_compared_stays_as_it_was(
     assert files.records(tmp_path / "all") == [before]
 
 
+@pytest.mark.slow
 def test_a_stratum_of_which_none_was_drawn_stays_as_it_was(
     folder: Path, scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -857,6 +861,7 @@ class Turned(PositionEncoding):
 """
 
 
+@pytest.mark.slow
 def test_a_class_of_ones_own_is_no_changed_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -234,6 +234,7 @@ def test_a_damaged_training_is_not_packed(packed: str, capsys: pytest.CaptureFix
         command._finished(path.parent)
 
 
+@pytest.mark.slow
 def test_a_plan_knows_what_needs_no_training(packed: str) -> None:
     words = [(*TINY, f"method={method}") for method in ("rope", "rope_pi")]
     words += [(*TINY, "method=rope", "seed=1")]

@@ -387,7 +387,7 @@ function compare() {
       return el("tr", {}, el("th", { scope: "row" }, taskName(task)), ...means.map(area => el("td", {}, number(area))),
         two ? el("td", {}, means.includes(null) ? NONE : number(means[0] - means[1])) : null);
     })));
-  const said = [`Of what both have learned: posbench.results.compare(table, "${names[0]}", "${names[1]}") gives the difference over tasks with its interval.`];
+  const said = [`Of what both have learned: posbench.difference(table, "${names[0]}", "${names[1]}") gives the difference over tasks with its interval.`];
   box.replaceChildren(
     el("header", {}, el("h2", { id: "compared" }, names.join(two ? " and " : ", ")), el("button", { class: "plain", type: "button", onclick: () => box.close(), autofocus: true }, "Close")),
     legend(names.map((label, look) => ({ label, look }))), ...said.map(text => el("p", {}, text)),

@@ -198,7 +198,7 @@ class RunSpec:
 def remark(record: Record, path: Path) -> str:
     """The sentence on a run whose record is there."""
     said = f"Diverged: {record.diverged}" if record.diverged else "Complete already"
-    return f"{said}: {path} (force=true repeats the run)."
+    return f"{said}: {path} (force=true repeats it, and logs it again)."
 
 
 def _task_version(target: str | None, composed: Composition) -> int:

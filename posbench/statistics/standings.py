@@ -173,7 +173,7 @@ def within(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
     return found[columns].sort_values("learned", ascending=False, kind="stable")
 
 
-def compare(
+def difference(
     frame: pd.DataFrame,
     a: str,
     b: str,
@@ -181,7 +181,7 @@ def compare(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Compare row `a` with row `b` on every task that both have learned, and over these tasks.
+    """Row `a` minus row `b` on every task that both have learned, and over these tasks.
 
     Where the two were run with other seeds on a task, those count that both were run with, if there
     are any.

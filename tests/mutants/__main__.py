@@ -121,7 +121,7 @@ def passes(tests: str, scratch: Path) -> bool:
         os.dup2(null, 2)
         import pytest
 
-        arguments = ["-x", "-p", "no:cacheprovider", "-m", "not slow", *shlex.split(tests)]
+        arguments = ["-x", "-p", "no:cacheprovider", *shlex.split(tests)]
         os._exit(int(pytest.main(arguments)))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code not in (0, 1, 2):  # 2: the change broke an import, which is caught as well

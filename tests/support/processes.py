@@ -45,12 +45,16 @@ class Command:
 
     @property
     def out(self) -> str:
-        path = self.folder / f"{self.name}.out"
-        return path.read_text() if path.exists() else ""
+        return self._written("out")
 
     @property
     def err(self) -> str:
-        return (self.folder / f"{self.name}.err").read_text()
+        return self._written("err")
+
+    def _written(self, ending: str) -> str:
+        """Nothing, of a process that was killed before it opened its files."""
+        path = self.folder / f"{self.name}.{ending}"
+        return path.read_text() if path.exists() else ""
 
     @property
     def status(self) -> int | None:
