@@ -70,6 +70,7 @@ def test_yaml_that_was_written_to_do_harm_is_one_sentence(
     assert not (tmp_path / "results").exists() and time.process_time() - began < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["evil", "mood"])
 def test_a_ring_of_choices_is_the_same_sentence_for_other_commands(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -124,6 +125,7 @@ def test_what_the_system_refuses_has_a_remedy_and_no_number() -> None:
     assert of_the_system(OSError("no file")) == "no file"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "said"),
     [

@@ -118,6 +118,7 @@ def test_content_of_its_own_replaces_the_product_and_takes_no_scale() -> None:
 SHAPES = [(1, 1, 1, 1), (BATCH, 1, 1, 1), (1, HEADS, 1, 1), (1, 1, N, 1), (BATCH, HEADS, N, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scales_bias", [False, True])
 @pytest.mark.parametrize("bias", ["none", "factored", "term"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -162,6 +163,7 @@ def test_scaling_the_bias_is_not_undone_by_a_second_temperature() -> None:
 # -- terms, factors and masks ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_terms_and_factors_add_up_after_the_scale() -> None:
     a = call()
     table, left, right = (

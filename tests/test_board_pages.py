@@ -141,6 +141,7 @@ def test_two_names_of_the_same_settings_each_have_their_own_likelihood() -> None
     assert {each.more for each in likelihoods.of_board(tables.table(found)).values()} == {None}
 
 
+@pytest.mark.slow
 def test_a_row_of_which_some_losses_overflow_has_no_likelihood_and_says_so() -> None:
     """A mean over the others would flatter it."""
     kind = {"method_class": "pretrained", "method.encoding": "model"}

@@ -682,6 +682,7 @@ def generated(folder: Path, **levels: float) -> Path:
     return folder / "small"
 
 
+@pytest.mark.slow
 def test_changed_settings_and_other_seeds_are_not_of_the_board() -> None:
     board = small()
     other = changed(record("rope (encoding.base=7)", seed=10, encoding="rope"), {})
@@ -722,6 +723,7 @@ def test_a_dry_run_is_shown_under_its_own_protocol() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_part_of_another_protocol_waits_for_its_own_runs() -> None:
     text = SMALL.replace(
         "parts:\n", "parts:\n  wide: {methods: [rope], seeds: [10, 11], protocol: gpu}\n"

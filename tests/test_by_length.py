@@ -33,6 +33,7 @@ def test_a_score_is_the_mean_over_seeds_with_the_interval_of_students_t() -> Non
     assert two["half_width_95"].isna().all()
 
 
+@pytest.mark.slow
 def test_a_length_that_does_not_count_has_a_score_only_if_every_seed_climbed_there() -> None:
     """Those that got there are no fair sample of all."""
     climbed, other = seeds("rope", [{1: 1.0, 2: 0.8, 16: 0.7}, {1: 1.0, 2: 0.2}])
@@ -56,6 +57,7 @@ def test_a_row_reaches_as_far_as_the_trainings_that_learned() -> None:
     assert lines(failed)["reaches"].isna().all() and (lines(failed)["learned"] == 0).all()
 
 
+@pytest.mark.slow
 def test_rows_go_by_class_and_area() -> None:
     far = {"good": 0.9, "bad": 0.1, "middle": 0.5}
     made = [record(name, {1: 1.0, 2: value, 8: value}) for name, value in far.items()]
@@ -63,6 +65,7 @@ def test_rows_go_by_class_and_area() -> None:
     assert list(scores(tuned, *made)) == ["good", "middle", "bad", "tuned"]
 
 
+@pytest.mark.slow
 def test_learned_counts_the_runs_that_were_tested_at_1x() -> None:
     """A run that was not tested there has neither learned its task nor failed to."""
     found = [*seeds("rope", [{1: 1.0, 2: 0.5}, {1: 0.2, 2: 0.1}]), record("rope", {2: 0.5}, seed=2)]
@@ -75,6 +78,7 @@ def test_learned_counts_the_runs_that_were_tested_at_1x() -> None:
     assert runs["learned"].tolist()[:2] == [True, False] and pd.isna(runs["learned"][2])
 
 
+@pytest.mark.slow
 def test_a_length_that_one_seed_lacks_has_no_mean() -> None:
     """As where a ceiling diverged: the others are no sample of all."""
     found = MeasuredRuns.of(seeds("rope", [{1: 1.0, 2: 0.4, 8: 0.4}, {1: 1.0, 2: 0.6}])).by_length
@@ -82,6 +86,7 @@ def test_a_length_that_one_seed_lacks_has_no_mean() -> None:
     assert found.loc[2, ["score", "lowest", "highest"]].isna().all() and found.loc[2, "seeds"] == 2
 
 
+@pytest.mark.slow
 def test_the_csv_files_hold_what_rows_are_ranked_by() -> None:
     found = seeds("rope", [{1: 1.0, 2: 0.4, 8: 0.4}, {1: 1.0, 2: 0.6, 8: 0.6}])
     measured = MeasuredRuns.of(found)

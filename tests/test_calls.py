@@ -392,6 +392,7 @@ def test_a_promise_that_is_broken_is_named_with_its_line(
     assert len(failed) and "flat_of_tests.py, line 13" in failed["why"].iloc[0]
 
 
+@pytest.mark.slow
 def test_a_score_that_is_no_number_is_no_bad_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

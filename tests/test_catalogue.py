@@ -137,6 +137,7 @@ def test_every_extension_is_described_and_so_is_what_is_inside_it(name: str) -> 
     assert [type(each).__name__ for each in applied] == MADE.get(name, listed)
 
 
+@pytest.mark.slow
 def test_what_is_described_of_nested_extensions_is_what_they_do() -> None:
     found = {
         name: [

@@ -334,6 +334,7 @@ class Gate(PositionEncoding):
 """
 
 
+@pytest.mark.slow
 def test_a_wrong_sign_is_noted_even_if_it_costs_a_promise(
     said_of_own: Callable[..., str],
 ) -> None:

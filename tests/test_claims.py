@@ -189,6 +189,7 @@ def test_beyond_what_can_be_counted_p_is_drawn_and_near_the_exact_one(
     assert certain == pytest.approx(1 / (randomisation.DRAWS + 1)), "never 0"
 
 
+@pytest.mark.slow
 def test_forty_pairs_are_counted_exactly() -> None:
     assert randomisation.sign_flip([1.0] * 40) == pytest.approx(2**-39, rel=1e-12)
 
@@ -274,6 +275,7 @@ def test_a_claim_is_one_hypothesis_over_the_pairs_of_all_its_tables(tmp_path: Pa
     assert alone.verdict == "open (too few seeds)" and alone.num_pairs == 5
 
 
+@pytest.mark.slow
 def test_tables_that_differ_are_weighed_against_each_other(tmp_path: Path) -> None:
     sides = [
         *seeds("ntk", TEN[:5]),
@@ -341,6 +343,7 @@ def test_the_paper_is_that_of_the_first_source(source: str, paper: str | None, f
 # -- gates -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("left", "right", "more", "verdict"),
     [
@@ -475,6 +478,7 @@ def test_a_gate_by_seed_keeps_the_seeds_that_learned(tmp_path: Path) -> None:
     assert findings([claim()], lost, by_seed=True)[0].verdict == "not testable"
 
 
+@pytest.mark.slow
 def test_scores_are_corrected_for_chance(tmp_path: Path) -> None:
     """Of .9 where guessing has .5, .8 is skill; at 1x, .97 is then only .94."""
     sides = [*seeds("ntk", [0.9] * 10, chance=0.5), *seeds("pi", [0.75] * 10, chance=0.5)]
@@ -485,6 +489,7 @@ def test_scores_are_corrected_for_chance(tmp_path: Path) -> None:
     assert found(tmp_path, claim(), *gated).verdict == "not testable"
 
 
+@pytest.mark.slow
 def test_settings_are_part_of_a_side(tmp_path: Path) -> None:
     frame = corrected(
         runs(
@@ -521,6 +526,7 @@ def test_a_side_is_read_and_written_alike(text: str, side: tuple[str, str, str])
     assert Side.of(text) == side and str(Side.of(text)) == text
 
 
+@pytest.mark.slow
 def test_a_side_may_name_its_encoding_and_else_has_that_of_the_claim(tmp_path: Path) -> None:
     frame = corrected(
         runs(
@@ -544,6 +550,7 @@ def test_a_side_may_name_its_encoding_and_else_has_that_of_the_claim(tmp_path: P
     assert table.differences.mean() == pytest.approx(0.7) and not table.shared
 
 
+@pytest.mark.slow
 def test_encodings_and_extensions_put_together_by_hand_are_rows_of_their_own(
     tmp_path: Path,
 ) -> None:
@@ -706,6 +713,7 @@ def test_a_table_names_its_encoding_where_the_sides_do_not(tmp_path: Path) -> No
     assert "| NoPE \\| RoPE | contradicted |" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "said"),
     [

@@ -175,6 +175,7 @@ MISTAKES = [  # the command, what the answer names of it, and what would do
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "named", "legal"), MISTAKES, ids=[each[0] for each in MISTAKES])
 def test_a_mistake_is_one_sentence_that_names_it_and_what_is_legal(
     words: str, named: str, legal: str, answered: Answered, tmp_path: Path

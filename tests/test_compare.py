@@ -181,6 +181,7 @@ def test_published_rows_of_the_same_training_may_have_other_weights() -> None:
     assert said.startswith(f"Some published rows of {one.task.label} (seed {one.seed}) come from")
 
 
+@pytest.mark.slow
 def test_the_report_says_the_place_and_the_table_has_our_row_in_bold() -> None:
     found = stands(0.6)
     said = report.text(found, board(), ["a note"])
@@ -309,6 +310,7 @@ def test_tests_are_listed_as_a_sweep_lists_them() -> None:
     assert again.row == ("+method=rope", "+encoding.base=500"), "for Hydra to refuse"
 
 
+@pytest.mark.slow
 def test_tasks_are_those_that_resolve_the_most_pairs_in_an_hour() -> None:
     """Five tasks cost alike: sort resolves all three pairs, copy one, and the others none."""
     main = definition.load("main")
@@ -572,6 +574,7 @@ def test_a_mistake_is_one_sentence(words: list[str], said: str) -> None:
     assert said in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_file_in_a_folder_that_says_nothing_is_refused(mine: Path) -> None:
     (mine / "decay.yaml").write_text("_target_: decay.Decay\n")
     with pytest.raises(PosbenchError, match="put it into one of encoding/"):
@@ -849,6 +852,7 @@ def test_ctrl_c_waits_for_the_sweep_which_gets_it_as_well() -> None:
     assert command._swept([sys.executable, "-c", script]) == 130
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -98,11 +98,13 @@ training.precision=null
 """.strip().splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [tuple(shlex.split(line)) for line in WRITTEN], ids=" ".join)
 def test_words_compose_what_hydra_composes_of_them(words: Words) -> None:
     assert_same(words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", MANY[::29], ids=" ".join)
 def test_choices_compose_what_hydra_composes_of_them(words: Words) -> None:
     assert ours(*words) == theirs(*words)
@@ -164,6 +166,7 @@ def mine(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "mine"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

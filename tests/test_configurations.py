@@ -272,6 +272,7 @@ MISTAKES: list[tuple[str, dict[str, Any], list[str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "changed", "problems"), MISTAKES)
 def test_a_mistake_in_a_configuration_is_named(
     name: str, changed: dict[str, Any], problems: list[str], tmp_path: Path

@@ -177,6 +177,7 @@ def fixed(name: str) -> list[Extension]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thinned("extension"))
 def test_every_numeric_setting_of_an_extension_changes_an_output(name: str) -> None:
     """On the first encoding that it can extend; a training or a search is tested where it is."""

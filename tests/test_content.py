@@ -142,6 +142,7 @@ def test_cope_with_open_gates_counts_every_key() -> None:
     same(bias_of(encoding, a), expected, 1e-9)
 
 
+@pytest.mark.slow
 @oracle("cope", "library: x-transformers CoPE")
 def test_cope_is_x_transformers() -> None:
     """They add it unscaled and count rows, so `max_pos` is one more than the largest count."""

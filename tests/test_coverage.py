@@ -45,6 +45,7 @@ def test_encodings_without_parameters_have_no_share() -> None:
     assert share(stack, PI().extend(stack, 8, 16), 8, 16) is None
 
 
+@pytest.mark.slow
 def test_a_record_holds_the_share_at_each_length() -> None:
     run = setup("encoding=learned")
     rows, _ = run.evaluation.evaluate(run.model(), None)

@@ -30,6 +30,7 @@ def test_a_page_is_what_it_was(page: Callable[[str, str], Any]) -> None:
     assert made == (DATA / f"{page.__name__}.json").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Failed to validate block type")  # of comments that none has
 @pytest.mark.parametrize("page", [workspace, report])
 def test_the_models_of_the_client_take_a_page_and_give_it_back_without_a_server(

@@ -47,6 +47,7 @@ def test_what_other_records_had_is_taken_away(tmp_path: Path) -> None:
     assert kept == {"cells.parquet", "runs.parquet", "rows.parquet"}
 
 
+@pytest.mark.slow
 def test_the_card_names_every_file_and_every_column(exported: Path) -> None:
     import yaml
 

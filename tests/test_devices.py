@@ -136,6 +136,7 @@ def test_no_pair_makes_a_tensor_on_another_device(name: str) -> None:
         assert found.asked <= {WAIT.get(encoding)}, encoding
 
 
+@pytest.mark.slow
 def test_a_training_seeds_no_kind_of_device_that_the_machine_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ import torch
 import yaml
 from making import changed, record, view
 from omegaconf import OmegaConf
+from processes import succeeded
 
 from posbench import standalone
 from posbench.base.errors import ConfigError, PosbenchError
@@ -157,7 +158,8 @@ def test_what_is_installed_is_there() -> None:
 @pytest.mark.slow
 def test_every_sweep_of_a_board_can_be_planned(tmp_path: Path) -> None:
     for command in filter(BOARDS.search, SWEEPS):
-        ended(command, tmp_path, "plan_only=true")
+        planned = [word for word in words_of(command) if word != "plan_only=true"]
+        succeeded(tmp_path, *planned, "plan_only=true")
 
 
 @pytest.mark.slow
@@ -430,12 +432,6 @@ def test_no_template_has_a_score_in_digits(name: str) -> None:
     text = (ROOT / "docs/templates" / name).read_text()
     words = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|```.*?```|`[^`]*`", "", text, flags=re.S)
     assert re.findall(r"(?<![\w.])[-+]?\.\d+", words) == []
-
-
-@pytest.mark.slow
-def test_pages_with_numbers_are_those_of_the_records() -> None:
-    for path, content in answers.pages(ROOT).items():
-        assert path.read_bytes() == content, f"run `{answers.COMMAND}`"
 
 
 def test_settings_of_servers_on_the_page_are_those_of_the_code() -> None:

@@ -72,6 +72,7 @@ def test_without_a_source_there_is_nothing_to_look_at() -> None:
     assert found["keys"] == pytest.approx([3.0])
 
 
+@pytest.mark.slow
 def test_means_do_not_depend_on_how_sequences_are_cut_into_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -201,6 +202,7 @@ def test_without_sources_the_reader_is_the_head_that_is_needed_most() -> None:
     assert "looks most" not in " ".join(sentences(found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

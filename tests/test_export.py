@@ -54,6 +54,7 @@ def test_the_exported_model_gives_the_logits_of_the_suite(tmp_path: Path) -> Non
             torch.testing.assert_close(theirs(tokens).logits, extended, rtol=0, atol=2e-5)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_part_of_each_head_may_turn(tmp_path: Path) -> None:
     setup = tiny_run(tmp_path, "encoding=partial_rope", "task=copy")
@@ -109,6 +110,7 @@ def test_what_cannot_be_made_is_refused_as_it_is_of_a_run(
     assert said in answer and answer.count("\n") == 1 and not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

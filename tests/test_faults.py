@@ -98,6 +98,7 @@ def test_a_run_stopped_in_three_ways_has_the_record_of_an_undisturbed_one(
     assert all(torch.equal(weights[name], expected[name]) for name in weights)
 
 
+@pytest.mark.slow
 def test_a_restarted_run_goes_on_and_does_not_begin_again(interrupted: Stages) -> None:
     _, stages = interrupted
     assert "step 20/200" in stages["SIGTERM"].out

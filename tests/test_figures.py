@@ -65,6 +65,7 @@ def test_a_figure_of_what_is_not_there_is_refused(words: dict, said: str) -> Non
         results.plot(tables.table(with_views()), **words)
 
 
+@pytest.mark.slow
 def test_one_name_draws_one_row() -> None:
     table = tables.table([making.record(name, task="copy") for name in ("rope", "nope")])
     for one in ("rope", ["rope"], ["rope", "rope"]):
@@ -125,6 +126,7 @@ def test_a_figure_of_several_versions_is_refused() -> None:
         results.plot(plain)
 
 
+@pytest.mark.slow
 def test_a_band_is_the_interval_of_three_seeds_or_more() -> None:
     runs = [making.record("rope", {1: 1.0, 2: 0.4 + seed / 10}, seed) for seed in range(4)]
     (axes,) = results.plot(tables.table(runs)).axes

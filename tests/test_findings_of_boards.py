@@ -155,6 +155,7 @@ def test_the_only_row_with_a_place_is_not_said_to_be_first_among_others() -> Non
     assert "on 4 of 4 tasks, learned by 16 of 16 trainings." in lines[0]
 
 
+@pytest.mark.slow
 def test_where_few_rows_have_a_place_none_is_said_to_be_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -290,6 +290,7 @@ def test_nape_biases_the_first_half_of_the_heads(heads: int, positions: list[flo
         every_way(NAPE(heads), a, outputs(a, expected))
 
 
+@pytest.mark.slow
 @oracle("nape", "library: x-transformers AlibiPositionalBias")
 def test_nape_is_x_transformers_alibi_on_some_heads() -> None:
     x_transformers = pytest.importorskip("x_transformers.x_transformers")

@@ -266,6 +266,7 @@ counts = st.lists(st.integers(0, 384), min_size=3, max_size=3)
 numbers = st.one_of(st.none(), st.floats(0, 1e6, allow_subnormal=False))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(counts, st.lists(numbers, min_size=3, max_size=3), st.booleans())
 def test_any_counts_and_losses_come_back(
@@ -341,6 +342,7 @@ def test_a_file_that_another_zlib_has_compressed_is_left_alone(tmp_path: Path) -
     assert len(files.records(tmp_path)) == 2 and path.read_bytes() != before
 
 
+@pytest.mark.slow
 def test_publishing_in_parts_gives_the_bytes_of_publishing_at_once(tmp_path: Path) -> None:
     found = [each for each in many() if each not in KINDS.values()]
     publish(found, [], tmp_path / "once")

@@ -160,6 +160,7 @@ def test_a_length_below_that_of_training_is_not_missed_by_an_area() -> None:
     assert found["nope"] == found["rope"] == pytest.approx((1 + 0.75 + 0.25) / 3, rel=GUESSED)
 
 
+@pytest.mark.slow
 def test_of_a_run_that_is_there_twice_the_last_counts() -> None:
     """As where the tables of two folders are put one below the other."""
     old, new = (tables.table([record("rope", FULL | {2: score})]) for score in (0.2, 0.6))
@@ -228,6 +229,7 @@ def test_an_empty_table_has_the_same_columns() -> None:
     assert isinstance(empty, pd.DataFrame) and list(empty) == list(some)
 
 
+@pytest.mark.slow
 def test_the_order_of_lengths_and_runs_changes_nothing() -> None:
     table = tables.table([record("rope", FULL), record("nope", FULL | {2: 0.3})])
     said = {

@@ -53,6 +53,7 @@ def test_a_method_chooses_its_encoding_and_its_extension(
         assert chosen.content[group] == pair[group]
 
 
+@pytest.mark.slow
 def test_a_choice_on_the_command_line_wins_over_the_row() -> None:
     words = ["method=rope_ntk", "extension=yarn"]
     choices = hydra.compose("config", words, return_hydra_config=True).hydra.runtime.choices
@@ -93,6 +94,7 @@ def mine(tmp_path: Path) -> Path:
     return tmp_path / "mine"
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_stands_beside_the_rows(mine: Path) -> None:
     with composing(mine):
         assert options("method") == sorted([*methods(), "rope_mine"])

@@ -127,6 +127,7 @@ def test_what_follows_is_said_to_each_reader_with_a_link(folder: Path) -> None:
     assert f'<h2 id="{anchor}">' in (folder / "leaderboard.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_tables_read_without_a_script(text: str) -> None:
     body = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.S)
     ranked = re.findall(

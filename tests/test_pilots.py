@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from offered import CONF
 
 from posbench.running.subject import setup
@@ -15,6 +16,7 @@ def section(title: str) -> str:
     return re.split(r"^## ", CHOICES.split(f"## {title}", 1)[1], flags=re.MULTILINE)[0]
 
 
+@pytest.mark.slow
 def test_tasks_are_trained_for_the_steps_that_were_decided() -> None:
     rows = [line.split(" | ") for line in section("Steps").splitlines() if line.startswith("| ")]
     decided = {cells[0].strip("| "): int(cells[-1].strip(" |")) for cells in rows[2:]}

@@ -112,6 +112,7 @@ def test_random_positions_refuse_what_does_not_fit() -> None:
         setup("encoding=random_positions", "encoding.largest=20").model()
 
 
+@pytest.mark.slow
 @oracle("random_floats", "distribution: order statistics of uniform numbers")
 @pytest.mark.parametrize("training", [True, False])
 def test_random_floats_are_sorted_uniform_numbers(training: bool) -> None:
@@ -144,6 +145,7 @@ def test_shape_shifts_every_sequence_by_a_number_of_its_own() -> None:
     assert encoding.span(7, training=True) == 11 and encoding.span(7) == 7
 
 
+@pytest.mark.slow
 @oracle("cape", "distribution: uniform shift, jitter and log-scaling")
 def test_cape_shifts_jitters_and_scales() -> None:
     def found(shift: float, jitter: float, scaling: float) -> Tensor:
@@ -178,6 +180,7 @@ def test_cape_shifts_jitters_and_scales() -> None:
     assert both[..., 0].abs().max() > 5.0
 
 
+@pytest.mark.slow
 def test_cape_span_bounds_every_position() -> None:
     encoding = CAPE(Sinusoidal(8), 3.0, 0.5, 2.0)
     found = many(encoding, INDEX, 2000)
@@ -275,6 +278,7 @@ def test_coupled_tokens_of_copy_get_one_row() -> None:
     assert model.encodings.ids == "coupled" and run.test_positions == len(table)
 
 
+@pytest.mark.slow
 @oracle("abacus", "enumeration: offsets and ids")
 def test_abacus_moves_numbers_and_leaves_other_tokens() -> None:
     """One offset for a batch, uniform in 0..rows - 1 - max id; at evaluation none."""

@@ -153,6 +153,7 @@ def test_a_rank_correlation_is_that_of_scipy_draw_by_draw(predicting: Any) -> No
     assert found.low < found.high
 
 
+@pytest.mark.slow
 def test_an_interval_over_rows_is_that_of_scipy_with_rows_drawn_again(predicting: Any) -> None:
     one = draws({"a": [0.1, 0.5], "b": [0.2, 0.4], "c": [0.3, 0.9], "d": [0.3, 0.2]})
     two = draws({"a": [0.6, 0.5], "b": [0.2, 0.2], "c": [0.7, 0.1], "d": [0.3, 0.4]})

@@ -507,6 +507,7 @@ def test_a_list_of_exponents_of_another_length_is_refused_when_it_is_used() -> N
         LongRoPEExponents((0.0, 1.0)).apply(RoPE(WIDTH), L, 9)
 
 
+@pytest.mark.slow
 @oracle("longrope_search", "distribution")
 def test_searched_exponents_never_fall_and_are_those_of_the_formula() -> None:
     """By e = r u^p of sorted u: the largest of many is r, and the median of many is r / 2^p."""
@@ -615,6 +616,7 @@ def test_the_first_generation_has_every_critical_pair_and_one_ratio_each() -> No
     assert statistics.mean(ratios) == pytest.approx(1.5, abs=0.02)
 
 
+@pytest.mark.slow
 @oracle("longrope2_search", "distribution")
 def test_mutants_lie_between_their_neighbours_and_about_a_third_changes() -> None:
     search, rng = LongRoPE2Search(), np.random.default_rng(0)

@@ -378,6 +378,7 @@ def test_an_extension_must_change_logits_beyond_the_training_length(mounted: Mou
             prove_effect(mounted, nothing, LONG)
 
 
+@pytest.mark.slow
 def test_what_half_precision_rounds_is_no_effect_and_a_temperature_is_one() -> None:
     """A little beyond L an extension may change less than rounding does, and at 4x it does not."""
     with mounted_and_proved(MODELS["llama"]().to(torch.bfloat16)) as found:
@@ -506,6 +507,7 @@ def test_a_text_is_read_again_where_a_state_cannot_be_cut_back(name: str) -> Non
     assert net.config._attn_implementation != "posbench-richer"
 
 
+@pytest.mark.slow
 def test_a_cache_of_transformers_that_is_wrong_is_not_used() -> None:
     with mounted_and_proved(family("RecurrentGemma", **HYBRIDS["RecurrentGemma"])) as mounted:
         assert isinstance(mounted, RereadingMounted) and not mounted.caches

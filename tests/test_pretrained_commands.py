@@ -97,6 +97,7 @@ def test_yarn_of_a_configuration_is_found_with_its_numbers() -> None:
     assert found.answer(found.kinds()).startswith("yarn takes effect in 2 of 2 rotary layers")
 
 
+@pytest.mark.slow
 def test_settings_beside_a_model_are_those_that_count() -> None:
     net = llama(positions=POSITIONS)
     before = net.config.to_dict()
@@ -110,6 +111,7 @@ def test_settings_beside_a_model_are_those_that_count() -> None:
     assert numbers(verified(net)) == []
 
 
+@pytest.mark.slow
 def test_a_base_that_was_dropped_or_raised_is_told() -> None:
     net = llama({"rope_theta": 1e6}, positions=POSITIONS)
     with pytest.raises(verify.ConfigError, match='write "rope_theta": 1e\\+06'):
@@ -122,6 +124,7 @@ def test_a_base_that_was_dropped_or_raised_is_told() -> None:
     assert "the base is 5,000,000" in raised.answer(raised.kinds())
 
 
+@pytest.mark.slow
 def test_a_factor_that_is_not_read_takes_no_effect() -> None:
     net = llama(positions=POSITIONS)
     found = verified(net, rope_parameters={**UNTOLD, "factor": 4.0})
@@ -129,6 +132,7 @@ def test_a_factor_that_is_not_read_takes_no_effect() -> None:
     assert found.answer(found.kinds()).startswith("No extension is set")
 
 
+@pytest.mark.slow
 def test_only_some_layers_are_changed_where_the_configuration_says_so() -> None:
     found = verified(gemma3({"rope_type": "linear", "factor": 4.0}, positions=POSITIONS))
     assert [(kind.name, kind.changes, layers) for kind, layers in found.kinds()] == [
@@ -372,6 +376,7 @@ def test_the_host_is_the_one_of_which_a_like_share_turns(hosts: dict[str, Any]) 
     assert ServedModel(40, 10_000, 8, 80).share == pytest.approx(published.HOSTS["rope"], abs=0.005)
 
 
+@pytest.mark.slow
 def test_gains_are_those_of_the_board(hosts: dict[str, Any]) -> None:
     """The mean over tasks of the difference of cells at a length."""
     rows = hosts["rope"]
@@ -929,6 +934,7 @@ def test_spread_positions_are_whole_beyond_what_float32_counts() -> None:
     assert found[0] == 0 and found[-1] == 2**24 + 5 and len(found) == 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rope", "more", "length"),
     [

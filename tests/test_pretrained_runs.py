@@ -679,6 +679,7 @@ def test_within_the_trained_length_there_is_nothing_to_serve(said: Said) -> None
     assert any(each.startswith("yarn_served_2, up to 600 positions: {") for each in to_serve)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lengths", "count"), [("[0.001]", 0), ("[1,0.003]", 1)])
 def test_perplexity_needs_a_token_to_predict(
     said: Said, tmp_path: Path, lengths: str, count: int
@@ -768,6 +769,7 @@ def test_lengths_that_differ_by_little_are_of_two_protocols(folder: Path) -> Non
         assert first.hash != second.hash and first.changed != second.changed
 
 
+@pytest.mark.slow
 def test_a_protocol_is_the_one_that_published_records_have(folder: Path) -> None:
     recipe = PRETRAINED / "smollm2-135m.yaml"
     published = {each.protocol.hash for each in files.records(PRETRAINED)}

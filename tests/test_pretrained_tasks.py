@@ -397,6 +397,7 @@ def test_a_model_loaded_with_the_recipe_is_the_one_measured(
     torch.testing.assert_close(served.logits, measured, rtol=0, atol=1e-5 * largest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extension", (ByParts(2.0, 0.5), MrRoPEUni(2.0, 0.5), YaRN(2.0, 0.5)))
 def test_one_factor_for_all_lengths_is_served_within_the_trained_length_too(
     extension: Extension, tmp_path: Path
@@ -447,6 +448,7 @@ def test_layers_that_stay_as_they_are_cannot_be_served(extension: Extension) -> 
             )
 
 
+@pytest.mark.slow
 def test_windows_beyond_the_trained_length_and_layers_without_positions_are_served() -> None:
     for name, settings in (
         ("Mistral", {"sliding_window": 2 * TRAINED}),
@@ -461,6 +463,7 @@ def test_windows_beyond_the_trained_length_and_layers_without_positions_are_serv
             assert mounted.extension.is_identity  # as it was before it was tried
 
 
+@pytest.mark.slow
 def test_far_positions_round_in_transformers_and_are_served_all_the_same() -> None:
     """A factor that is off by one in a hundred still makes another model."""
     length, net = 2**17, llama(positions=2**16).float()
@@ -474,6 +477,7 @@ def test_far_positions_round_in_transformers_and_are_served_all_the_same() -> No
         assert 3e-4 < off < 1e-2 and other > 0.2
 
 
+@pytest.mark.slow
 def test_settings_that_make_another_model_are_withheld(tmp_path: Path) -> None:
     """They go to the configuration of the folder, which says something else here."""
     llama().save_pretrained(tmp_path)

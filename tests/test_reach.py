@@ -146,6 +146,7 @@ def test_few_samples_leave_the_reach_open(tmp_path: Path) -> None:
     assert share(100, 2, 2).low == pytest.approx(1 / (1 + 1.959964**2 / 2), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_longest_length_that_intervals_do_not_decide_is_not_said_to_hold(tmp_path: Path) -> None:
     """Two of four everywhere beyond: half, and the interval goes from .15 to .85."""
     found = search(Falling(100, beyond=2, of=4), tmp_path / "few", 400)

@@ -96,6 +96,7 @@ def test_a_run_that_is_there_twice_counts_once_and_the_later_file_wins(tmp_path:
     assert "1 record repeats a run" in remarks(*found)
 
 
+@pytest.mark.slow
 def test_seeds_trained_by_different_code_are_remarked_on() -> None:
     one, other = record(seed=0), record(seed=1)
     assert "different versions of the code" not in remarks(one, other)
@@ -163,6 +164,7 @@ def test_the_smoke_protocol_is_said_to_mean_nothing() -> None:
 # -- runs that diverged ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_that_diverged_and_was_repeated_is_not_spoken_of() -> None:
     failed = changed(record("rope", {1: 0.0, 2: 0.0}), {"diverged": "the loss became nan"})
     said = remarks(failed)
@@ -189,6 +191,7 @@ def carried(method: str, seed: int, verified: int, of: int, **before: str) -> Re
     return changed(record(method, seed=seed), {"carried_over": stamp})
 
 
+@pytest.mark.slow
 def test_records_that_were_carried_over_are_counted_and_so_are_those_that_were_repeated() -> None:
     assert "carried over" not in remarks(record())
     one = [carried("rope", seed, verified=2, of=3, evaluated="old") for seed in range(3)]

@@ -314,6 +314,7 @@ def test_a_batch_is_padded_by_what_every_table_has() -> None:
     assert found.first == min(data.first for data in batches)
 
 
+@pytest.mark.slow
 def test_attention_of_all_is_one_call_of_the_fused_kernel() -> None:
     trainings = several("encoding=rope")
     replicas = Replicas(trainings)

@@ -95,6 +95,7 @@ def test_each_place_of_the_training_files_is_drawn_with_the_same_probability() -
     assert np.abs(counts - 1000).max() < 150
 
 
+@pytest.mark.slow
 def test_tests_ask_for_the_same_bytes_at_every_length_and_context_grows_to_the_front() -> None:
     task = chosen()
     names = task.texts(200, 7, "test")

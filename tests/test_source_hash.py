@@ -261,6 +261,7 @@ def test_training_is_followed_into_the_model_but_not_to_settings_and_sentences(
     assert not modules & {*hashing.NOT_COMPUTING, "posbench.core.coverage", "posbench.results"}
 
 
+@pytest.mark.slow
 def test_a_class_is_found_in_another_file_of_its_package() -> None:
     assert located("posbench.encodings.nope.NoPE") == "posbench.encodings.nope.NoPE"
     assert located("posbench.encodings.before.NoPE") == "posbench.encodings.nope.NoPE"

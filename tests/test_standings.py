@@ -134,6 +134,7 @@ def test_the_column_that_was_dropped_is_the_one_that_is_named(tmp_path: Path, co
         results.difference(table, "rope", "nope")
 
 
+@pytest.mark.slow
 def test_a_table_in_which_a_name_or_a_number_is_missing_is_refused(tmp_path: Path) -> None:
     table = results.load(saved(tmp_path))
     for column, wrong in (("task", None), ("seed", np.nan), ("score", np.inf), ("chance", -np.inf)):
@@ -225,6 +226,7 @@ def test_the_least_p_value_of_unequal_sides_is_reached_too() -> None:
     assert found["p_value"] == pytest.approx(1 / 3) == found["p_least"]
 
 
+@pytest.mark.slow
 def test_two_rows_are_compared_on_each_task_and_over_those_that_both_learned() -> None:
     table = random_runs().assign(learned=True)
     table.loc[(table["row"] == "r0") & (table["task"] == "t0"), "learned"] = False

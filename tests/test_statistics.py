@@ -135,6 +135,7 @@ def test_other_rows_and_the_order_of_lines_change_no_error_of_a_row_that_learned
     )
 
 
+@pytest.mark.slow
 def test_a_difference_is_over_the_tasks_that_both_have_learned() -> None:
     areas = {
         "p": {"a": [0.9], "b": [0.5], "c": [0.6], "d": [0.7]},
@@ -160,6 +161,7 @@ def test_a_difference_is_over_the_tasks_that_both_have_learned() -> None:
     assert alone.loc["q", "p_holm"] == alone.loc["q", "p"], "it is said of one row"
 
 
+@pytest.mark.slow
 def test_rows_with_other_seeds_are_compared_on_those_that_both_were_run_with() -> None:
     """A second seed that one row alone has is easier or harder, and is no merit of the row."""
     areas = {

@@ -204,6 +204,7 @@ def test_a_board_without_m_is_one_sentence(tmp_path: Path) -> None:
 # -- plans -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_plan_tells_what_can_be_made_from_what_cannot(mine: Path, tmp_path: Path) -> None:
     words = ("board=small", f"results_dir={tmp_path}")
     found = plan(requested(*words, folders=[mine]))
@@ -800,6 +801,7 @@ def swept(
     return said
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_one_sentence_before_anything_is_launched(
     mine: Path, tmp_path: Path
 ) -> None:

@@ -179,6 +179,7 @@ def test_the_far_past_is_of_use(n: int, loss: float) -> None:
     assert bayes < longer < near - 0.1 < near < np.log(16) - 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [48, 300])
 def test_the_score_lies_between_the_near_past_and_all_of_it(n: int) -> None:
     task: Any = made("in_context_language")[0]

@@ -212,6 +212,7 @@ def test_the_loss_may_be_that_of_every_token() -> None:
     assert not held_out.where.all(), "validation asks for the answer alone"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begun", [0, 5, 16])
 def test_batches_made_in_a_row_are_those_of_their_steps(begun: int) -> None:
     run = setup("protocol=smoke", "encoding=random_positions", "task=copy", "training.steps=21")

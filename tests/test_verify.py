@@ -152,6 +152,7 @@ def test_a_folder_that_is_a_file_is_refused_before_a_record_is_repeated(
     assert "Repeating" not in said.out and f"{there} is a file, and a folder is" in said.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "named"),
     [

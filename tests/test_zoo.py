@@ -68,6 +68,7 @@ def test_a_training_in_a_zoo_is_found_as_one_of_ones_own(
     assert not list(Path("other").rglob(WEIGHTS)), "a zoo is only read"
 
 
+@pytest.mark.slow
 def test_weights_are_kept_bit_for_bit(packed: str) -> None:
     zoo, own = Zoo(FILE), loaded(Path("made", CHECKPOINTS, packed, WEIGHTS))
     found = zoo.weights(packed)
@@ -79,6 +80,7 @@ def test_weights_are_kept_bit_for_bit(packed: str) -> None:
     assert FILE.read_bytes() == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("encoding.base=500",), ("seed=1",), ("training.steps=3",)])
 @pytest.mark.parametrize("place", ["results/zoo", str(FILE)])
 def test_another_training_is_made_and_that_is_said_of_a_zoo_that_was_named(
