@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # The index that PyTorch alone is taken from, in place of the usual one; the README names the one for Linux without a GPU.
 TORCH_INDEX ?=
 # Folders of results/ that are published: records, and a board generated from them.
-BOARDS := encodings parts main tasks extensions pretrained pretrained_served served windows tuned fine_tuned bases layers hybrids packed everything stretched text
+BOARDS := encodings parts main tasks extensions pretrained pretrained_served served windows tuned fine_tuned bases layers hybrids packed longer everything stretched text
 # For how long mutants are begun, and the commit whose files are compared; see tests/mutants.
 MUTANT_SECONDS ?= 600
 SINCE ?=

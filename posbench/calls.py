@@ -50,6 +50,8 @@ from posbench.sweeping.working import work
 __all__ = ["check", "compare", "list_encodings", "list_extensions", "list_tasks", "run"]
 
 OF_MAKING = ("force", "plan_only", "audit")
+DEEPEST = 8
+"""Sections within sections: no setting is further in."""
 """Settings that ask for something to be made, and not for another record."""
 
 
@@ -300,9 +302,18 @@ def _group_of(word: str) -> str:
 
 def written(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Keywords as words of the command line."""
+    if prefix.count(".") > DEEPEST:
+        raise ConfigError(
+            f"{prefix.partition('.')[0]} is nested more than {DEEPEST} deep, or holds itself: give "
+            "settings as section=dict(name=value)"
+        )
     for key, value in settings.items():
         value = plain(value)
         if isinstance(value, Mapping):
+            if not value:
+                raise ConfigError(
+                    f"{prefix}{key} is an empty mapping: give it a setting, or leave it out"
+                )
             yield from written(value, f"{prefix}{key}.")
         elif isinstance(value, list | range | set):
             if not len(value):
@@ -331,11 +342,19 @@ def _value(value: Any) -> str:
             f"{what} is an object, and settings are names and numbers: give its name as a text, as "
             'method="rope"; a class of yours goes to posbench.check and posbench.compare'
         )
+    _refuse_nul(str(value))
     return quoted(str(value)) if isinstance(value, Path) else readable(str(value))
 
 
+def _refuse_nul(text: str) -> None:
+    if "\0" in text:
+        raise ConfigError(f"{text!r} has the character NUL, which no name has: take it out")
+
+
 def _word(word: Any) -> str:
-    if not isinstance(word, str):
+    if isinstance(word, str):
+        _refuse_nul(word)
+    else:
         raise ConfigError(
             f"words are texts, got {word!r}: give each as one, as in "
             'posbench.run("method=rope", "task=copy")'
@@ -356,6 +375,8 @@ def _refuse_object(subject: Any, name: str) -> None:
             f"posbench.{name} takes a class of yours, the path of a YAML or a word such as "
             f'"encoding=rope", got {what}: give the class itself, or the name as a word'
         )
+    if not isinstance(subject, type):
+        _refuse_nul(str(subject))
 
 
 def _refuse_other(name: str, value: Any, kind: Any, what: str) -> None:

@@ -33,6 +33,8 @@ from posbench.running.console import Console
 
 TIMES = ("cpu_seconds", "gpu_seconds", "wall_seconds")
 SMALL = {"protocol": "smoke"}
+INSIDE_ITSELF: dict[str, object] = {}
+INSIDE_ITSELF["model"] = INSIDE_ITSELF
 MAIN = Path(__file__).parent.parent / "results" / "main"
 
 
@@ -185,6 +187,10 @@ def test_a_mistake_is_one_sentence(words: list[str], said: str) -> None:
         (lambda: posbench.run(method=posbench.rope), "rope is an object, and settings are names"),
         (lambda: posbench.run(config_dir=5), "config_dir is a folder like conf/, got 5"),
         (lambda: posbench.run(**SMALL, training=5), "training=5 replaces a whole section: set"),
+        (lambda: posbench.run(**SMALL, training={"steps": {}}), "training.steps is an empty mapp"),
+        (lambda: posbench.run(**SMALL, training=INSIDE_ITSELF), "training is nested more than 8"),
+        (lambda: posbench.run(**SMALL, results_dir="a\0b"), "'a\\x00b' has the character NUL"),
+        (lambda: posbench.check("a\0b.yaml"), "'a\\x00b.yaml' has the character NUL"),
         (lambda: posbench.run(**SMALL, model=None), "model=null replaces a whole section: set"),
         (lambda: posbench.check(posbench.rope), 'such as "encoding=rope", got rope: give the'),
         (lambda: posbench.check(pd.DataFrame()), "posbench.difference(table, a, b)"),

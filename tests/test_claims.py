@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -788,6 +789,11 @@ GOOD = "- claim: one\n  source: two\n  of: ntk\n  over: pi\n  at: [2]\n"
             + "  encodings: [rope, nope]\n",
             "claims.yaml, entry 1: every side names its own encoding, and would count once for",
         ),
+        (
+            GOOD + "  experiments: [../../evil]\n",
+            "claims.yaml, entry 1: there is no experiment '../../evil': name a file of conf/exper",
+        ),
+        (GOOD.replace("ntk", '"n\\etk"'), "of must be an extension with settings, got 'n\\x1btk'"),
         ("- [", "claims.yaml cannot be read: "),
         ("", "claims.yaml must be a list of claims, got None"),
         ("claim: one\n", "claims.yaml must be a list of claims, got {'claim': 'one'}"),
@@ -828,6 +834,20 @@ def test_a_file_that_is_wrong_is_refused_in_one_sentence(
     assert out == "" and err.startswith(f"posbench: {folder / 'claims.yaml'}")
     assert said in err and err.endswith("\n") and err.count("\n") == 1
     assert not (folder / "claims.md").exists()
+
+
+def test_texts_of_a_file_of_others_are_shown_as_they_are(folder: Path) -> None:
+    stated = (folder / "claims.yaml").read_text()
+    hostile = "<img src=x> [click](javascript:1) \\e[31m"
+    texts = f'- claim: "{hostile}"\n  source: "{hostile}"\n  remark: "`a` {hostile}"\n'
+    (folder / "claims.yaml").write_text(f"{stated}\n{texts}  of: 'n`<b>'\n  over: pi\n  at: [2]\n")
+    assert page.main([str(folder)], lambda line: None) == 0
+    written = (folder / "claims.md").read_text()
+    assert (
+        "\x1b" not in written and r"\<img src=x>" in written and r"[click]\(javascript" in written
+    )
+    assert re.search(r"(?<!\\)<img|\]\(javascript", written) is None
+    assert "`` n`<b> ``" in written
 
 
 def test_without_records_there_is_nothing_to_hold_claims_against(
@@ -910,13 +930,25 @@ def test_what_was_run_in_two_experiments_is_compared_across_them() -> None:
             "score": 1.0 if multiple == 1 else score,
             "chance": 0.0, "training_hash": f"{task} {seed}",
         }
-        for task, score in (("unique", 0.9), ("repeated", 0.4))
+        for task, score in (("jelassi2024_copy", 0.9), ("jelassi2024_copy_4_cpu", 0.4))
         for seed in range(10)
         for multiple in (1.0, 2.0)
     ]  # fmt: skip
-    one = claim("direct", "direct", experiments=["unique"], over_experiments=["repeated"])
-    other = claim("direct", "direct", experiments=["repeated"], over_experiments=["unique"])
+    one = claim(
+        "direct",
+        "direct",
+        experiments=["jelassi2024_copy"],
+        over_experiments=["jelassi2024_copy_4_cpu"],
+    )
+    other = claim(
+        "direct",
+        "direct",
+        experiments=["jelassi2024_copy_4_cpu"],
+        over_experiments=["jelassi2024_copy"],
+    )
     held, against = (findings([each], pd.DataFrame(rows))[0] for each in (one, other))
     assert held.verdict == Outcome.HOLDS and against.verdict == Outcome.CONTRADICTED
     assert held.difference.mean == pytest.approx(0.5) == -against.difference.mean
-    assert [table.task for table in held.tables] == ["unique"] and not held.tables[0].shared
+    assert [table.task for table in held.tables] == ["jelassi2024_copy"] and not held.tables[
+        0
+    ].shared

@@ -6,6 +6,7 @@ import base64
 import csv
 import errno
 import functools
+import gzip
 import hashlib
 import html
 import json
@@ -32,6 +33,7 @@ from posbench.boards.page import about
 from posbench.config.compose import compose, composing
 from posbench.config.identity import identify
 from posbench.config.names import as_file_name, as_text, in_a_line
+from posbench.config.record_command import Command
 from posbench.records import files, published
 from posbench.records.record import Record
 from posbench.sharing import dataset
@@ -620,6 +622,12 @@ def test_a_record_repeats_itself_by_a_command_of_ours_alone(command: str) -> Non
         files.validated(Record, altered(record(), {"command": command}), "it")
 
 
+def test_no_sign_before_another_hides_what_is_resolved() -> None:
+    command = Command.parse("python -m posbench 'task.num_symbols=$\\{oc.env\\:HOME\\}'")
+    with pytest.raises(ConfigError, match="which is not composed of a record"):
+        command.refuse_others()
+
+
 def test_a_sentence_about_a_text_of_megabytes_is_short(tmp_path: Path) -> None:
     save(tmp_path, record("alibi"))
     path = files.record_path(tmp_path, "cpu", "copy", "rope", 0)
@@ -700,6 +708,43 @@ def test_two_records_that_are_shown_alike_are_one_run() -> None:
     ]
     assert found[0].method.label == found[1].method.label
     assert [each for _, each in MeasuredRuns.of(found).shown] == found[1:]
+
+
+def test_settings_are_not_more_than_memory_holds() -> None:
+    content = record().as_json()
+    for many in ([[]] * 30_000, [[[1, 2]] * 200] * 50, {str(n): 0 for n in range(30_000)}):
+        with pytest.raises(PosbenchError, match="has more than 20,000 values"):
+            files.validated(Record, content | {"config": content["config"] | {"zz": many}}, "it")
+
+
+def test_a_folder_that_cannot_be_listed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, record("alibi"), record("rope"))
+    closed = tmp_path / "records/cpu/copy/rope"
+    listed = os.scandir
+
+    def scandir(path: str) -> Any:
+        if Path(path) == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    for read in (files.read_folder, files.records, files.loose):
+        with pytest.raises(PosbenchError, match=f"{closed} cannot be listed .*Permission denied"):
+            read(tmp_path)
+
+
+def test_of_many_bad_lines_the_first_are_told_and_the_others_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, record("alibi"))
+    (tmp_path / "records/copy.jsonl.gz").write_bytes(gzip.compress(b"\n" * 500))
+    assert leaderboard.main([str(tmp_path)], emit=lambda line: None) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 101 and said[-1] == (
+        "posbench: left out: 400 more, which are not told one by one"
+    )
 
 
 def test_a_curve_whose_lists_are_of_unlike_length_is_refused() -> None:

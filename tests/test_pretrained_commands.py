@@ -195,9 +195,14 @@ def test_verify_needs_no_tokenizer_and_says_where_the_trained_length_is_from(
     llama(positions=POSITIONS).save_pretrained(tmp_path)
     assert verify.main([f"model={tmp_path}"]) == 0
     first = "Trained for 300 positions, by its max_position_embeddings, served up to 300."
-    assert capsys.readouterr().out.startswith(first)
+    out = capsys.readouterr().out
+    assert out.startswith(first)
+    unless = ", unless its max_position_embeddings was raised: then give train_positions=N."
+    assert f"served as it was trained{unless}\n" in out
     assert verify.main([f"model={tmp_path}", "train_positions=300"]) == 0
-    assert capsys.readouterr().out.startswith("Trained for 300 positions, served up to 300.")
+    out = capsys.readouterr().out
+    assert out.startswith("Trained for 300 positions, served up to 300.")
+    assert "served as it was trained.\n" in out
     assert verify.main([f"model={tmp_path}", "max_position_embeddings=450"]) == 1
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "No extension is set, and the model is served beyond what it was trained for.",

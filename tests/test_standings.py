@@ -159,6 +159,31 @@ BAD = {
         lambda: results.summarise(changed_areas(area=0.5).drop(columns="area").assign(score="1")),
         "the table lacks the columns protocol, protocol_hash",
     ),
+    "a class that is not there": (
+        lambda: results.summarise(changed_areas(**{"class": [None, *["z"] * 119]})),
+        "class must hold names, got nan",
+    ),
+    "a class that is a number": (
+        lambda: results.summarise(changed_areas(**{"class": 1})),
+        "class must hold names, got 1",
+    ),
+    "protocols of two kinds": (
+        lambda: results.summarise(changed_areas(protocol=[1, *["x"] * 119])),
+        "runs of protocols 1, x have no mean in common",
+    ),
+    "seeds in lists": (
+        lambda: results.summarise(changed_areas(seed=[[0]] * 120)),
+        "seed must hold whole numbers",
+    ),
+    "no seeds": (lambda: results.summarise(changed_areas(seed=np.nan)), "seed must hold whole"),
+    "steps in words": (
+        lambda: results.summarise(changed_areas(steps_to_gate="a")),
+        "steps_to_gate must hold numbers",
+    ),
+    "a column that is there twice": (
+        lambda: results.summarise(pd.concat([random_runs(), random_runs()[["area"]]], axis=1)),
+        "the table has the column area twice",
+    ),
     "no run": (lambda: results.summarise(random_runs()[:0]), "no run in the table"),
     "a board by its name": (lambda: results.summarise(random_runs(), "main"), "got 'main'"),
     "a board of other tasks": (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -33,6 +34,8 @@ from posbench.records.record import Record
 from posbench.showing.pages import Chapter
 
 COMMAND = "posbench board"
+SAID = 100
+"""Sentences on what is left out."""
 
 
 def show(
@@ -84,8 +87,12 @@ def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print
 
 
 def say_left_out(sentences: Iterable[str]) -> None:
-    for sentence in sentences:
+    """The first of these, and how many more there are: a file may have 100,000 bad lines."""
+    left = iter(sentences)
+    for sentence in itertools.islice(left, SAID):
         print(complaint(f"left out: {sentence}"), file=sys.stderr)
+    if more := sum(1 for _ in left):
+        print(complaint(f"left out: {more:,} more, which are not told one by one"), file=sys.stderr)
 
 
 def _one_folder(given: Sequence[Path]) -> Path:

@@ -338,9 +338,17 @@ class SectionFacts:
     def overturned(self) -> str:
         """What another row needs to be first, as a sentence."""
         if not self.overturning:
-            return "It stays first without any one task or seed."
-        several = "any one of " * (len(self.overturning) > 1)
-        return f"Another row comes first without {several}{listed(self.overturning, 'or')}."
+            return "It stays first whichever task or seed is left out."
+        return f"Leave out {listed(self.overturning, 'or')}, and another row comes first."
+
+    def gains_by_seed(self, row: str, of: SectionFacts, other: str) -> list[float]:
+        """The row minus a row of another section, for each seed, on the tasks that both learned."""
+        sides = [
+            runs[(runs["row"] == name) & runs["learned"].astype(bool)].set_index(["seed", "task"])
+            for runs, name in ((self.standing.part.runs, row), (of.standing.part.runs, other))
+        ]
+        both = (sides[0]["area"] - sides[1]["area"]).dropna()
+        return [float(gain) for gain in both.groupby("seed").mean()]
 
     def rank_correlation(self, task: str, other: str) -> tuple[float, int]:
         """Whether two tasks order rows alike: Spearman's correlation of how far the rows reach

@@ -89,7 +89,8 @@ BOUNDS = Term(
     "The mean over all tasks with the tasks that a row has not learned set to 0, or to the number "
     "of the best row there.",
     "“Reaches” comes from a model without these limits. Its number can be above “most” where a row "
-    "has not learned a task that is hard for all others too.",
+    "has not learned a task that is hard for all others too, and below “least” where the model "
+    "puts that task below 0.",
 )
 DIFFERS = Term(
     "Minus the first",

@@ -82,6 +82,7 @@ class Command:
             named = NAME.fullmatch(choice["value"]) if choice else setting
             key, _, value = word.partition("=")
             hidden = any(part.startswith("_") for part in key.split("."))
+            value = value.replace("\\", "")  # Hydra reads what follows one as it is
             if not named or hidden or "${" in value or "_target_" in value:
                 raise ConfigError(
                     f"its command holds {word[:LONGEST]!r}, which is not composed of a record: "

@@ -29,7 +29,8 @@ class TAPA(PositionEncoding):
 
     Beyond the training length nothing is undefined: $d^{0.1}$ grows by a quarter from 40 positions
     to 320, so phases go hardly further than in training. A later key has its distance, as in the
-    paper; causality hides it. With $c = 1/\sqrt{d_h}$ both products are divided by the root of
+    paper; causality hides it. The paper trains it at a fifth of RoPE's learning rate; protocols
+    here have one rate for all. With $c = 1/\sqrt{d_h}$ both products are divided by the root of
     their own widths, as in the paper.
     """
 

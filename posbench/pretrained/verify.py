@@ -51,6 +51,7 @@ SAME = 1e-5
 """A share of the largest logit up to which logits are the same."""
 EXACT_UP_TO = 2**20
 """Positions beyond which angles in float32 are no longer those that were meant."""
+RAISED = ", unless its max_position_embeddings was raised: then give train_positions=N"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -343,7 +344,8 @@ class Verification:
                 return (
                     "No extension is set, and the model is served beyond what it was trained for."
                 )
-            return "No extension is set: the model is served as it was trained."
+            raised = "" if self.judged.says_the_trained_length else RAISED
+            return f"No extension is set: the model is served as it was trained{raised}."
         rules = listed(sorted({kind.name or "another table" for kind, _ in changed}))
         where = sum(each for _, each in changed)
         if not any(kind.name for kind, _ in changed) and asked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 from posbench.base.content_hash import content_hash
 from posbench.base.disk import read_bytes, read_text, write_json
 from posbench.base.errors import PosbenchError, first_mistake
+from posbench.base.wording import reason
 from posbench.config.record_command import Command
 from posbench.records.lines import (
     AUDITS,
@@ -29,6 +31,7 @@ from posbench.records.record import Audit, Record
 
 LOCAL = Path("results/local")
 MAIN = Path("results/main")
+OF_A_RUN = re.compile(r"seed=.*\.json")
 LONGEST = 1000
 """Characters of a sentence about what cannot be read."""
 NO_NUMBERS = (b"NaN", b"Infinity")
@@ -59,8 +62,28 @@ def leaderboard_command(results_dir: Path, own: Iterable[Path] = ()) -> Command:
 
 
 def loose(results_dir: str | Path) -> list[Path]:
-    """The records that are files of their own, as runs write them; published ones are lines."""
-    return sorted(Path(results_dir).glob("records/**/seed=*.json"))
+    """The records that are files of their own, as runs write them; published ones are lines.
+
+    PosbenchError for a folder that cannot be listed, which would hide what is in it.
+    """
+    return _of_runs(Path(results_dir, "records"))
+
+
+def _of_runs(folder: Path) -> list[Path]:
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise PosbenchError(
+                f"{error.filename} cannot be listed ({reason(error)}): give yourself the right to "
+                "read it, or move it away"
+            )
+
+    found = os.walk(folder, onerror=refuse)
+    return sorted(
+        Path(place, name)
+        for place, folders, names in found
+        for name in (*folders, *names)  # a folder of such a name is refused when it is read
+        if OF_A_RUN.fullmatch(name)
+    )
 
 
 def audit_path(record: Path) -> Path:
@@ -167,7 +190,7 @@ def read_folder(results_dir: str | Path) -> Folder:
     with keeping_all():
         records = [*_records(folder, unreadable)]
     audits = _published_audits(folder, unreadable)
-    audits += _each(read_audit, sorted(folder.glob("audits/**/seed=*.json")), unreadable)
+    audits += _each(read_audit, _of_runs(folder / "audits"), unreadable)
     return Folder(records, made_of(records, audits), unreadable)
 
 

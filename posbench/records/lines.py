@@ -31,7 +31,7 @@ Json = dict[str, Any]
 AUDITS = "audits.jsonl"
 RECORDS = "records/*.jsonl.gz"
 LEVEL = 9
-LARGEST = 2**24
+LARGEST = 2**22
 """Bytes of a record: what is larger is something else."""
 MOST = 2**30
 """Bytes of a file of lines, before and after it is unpacked."""

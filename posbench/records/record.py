@@ -35,16 +35,21 @@ DEEPEST = 64
 
 MOST_LENGTHS = 4096
 """Rows of a record: tests at so many lengths are no test of this suite."""
+MOST_VALUES = 20_000
+"""Of settings: what has more is made to fill the memory."""
 
 
 def _refuse_strange(node: Any) -> None:
-    """ValueError for more levels than settings have, and for a number that JSON has not; without
-    recursion, which has a limit.
+    """ValueError for more levels or values than settings have, and for a number that JSON has not;
+    without recursion, which has a limit.
     """
-    level = [node]
+    level, values_left = [node], MOST_VALUES
     for _ in range(DEEPEST):
         lists = [each.values() if isinstance(each, dict) else each for each in level]
         inside = [each for values in lists for each in values]
+        values_left -= len(inside)
+        if values_left < 0:
+            raise ValueError(f"has more than {MOST_VALUES:,} values")
         if any(isinstance(each, float) and not math.isfinite(each) for each in inside):
             raise ValueError("has a number that is not finite")
         level = [each for each in inside if isinstance(each, dict | list)]

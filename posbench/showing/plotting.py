@@ -85,7 +85,11 @@ def plot(
         axes.set_axis_off()
     lines = {line.get_label(): line for axes in panels for line in axes.get_lines()}
     named = [name for name in methods if name in lines]
-    figure.legend([lines[name] for name in named], named, loc="outside right upper", frameon=False)
+    legend = figure.legend(
+        [lines[name] for name in named], named, loc="outside right upper", frameon=False
+    )
+    for text in legend.get_texts():  # names of others, which may have dollars
+        text.set_parse_math(False)
     figure.supxlabel("test length / training length")
     figure.supylabel(measure.replace("_", " "))
     return figure

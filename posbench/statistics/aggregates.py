@@ -52,6 +52,9 @@ def checked(runs: pd.DataFrame) -> pd.DataFrame:
         )
     if runs.empty:
         raise PosbenchError("there is no run in the table: run something first")
+    if not runs.columns.is_unique:
+        twice = runs.columns[runs.columns.duplicated()][0]
+        raise PosbenchError(f"the table has the column {twice} twice: keep one of the two")
     if not pd.api.types.is_numeric_dtype(runs["area"]):
         raise PosbenchError(
             f"area must hold numbers, shares of 1, and holds {runs['area'].dtype}: convert it with "
@@ -63,7 +66,7 @@ def checked(runs: pd.DataFrame) -> pd.DataFrame:
             f"{counted(int((~within).sum()), 'line')}: divide a percentage by 100, and leave out "
             "what is infinite"
         )
-    for name in ("row", "task"):
+    for name in ("row", "task", *({"class"} & {*runs})):
         kind = pd.api.types.infer_dtype(runs[name], skipna=True)
         if runs[name].isna().any() or kind not in ("string", "categorical"):
             other = next(each for each in runs[name] if not isinstance(each, str))
@@ -76,6 +79,16 @@ def checked(runs: pd.DataFrame) -> pd.DataFrame:
         raise PosbenchError(
             f"learned must say of each run whether its training has learned, True or False, got "
             f"{other!r}: convert the column, or leave it out if all have"
+        )
+    if not pd.api.types.is_numeric_dtype(runs["seed"]) or runs["seed"].isna().any():
+        raise PosbenchError(
+            f"seed must hold whole numbers, and holds {runs['seed'].dtype} or nothing: convert it "
+            "with pandas.to_numeric, and leave out lines without a seed"
+        )
+    if "steps_to_gate" in runs and not pd.api.types.is_numeric_dtype(runs["steps_to_gate"]):
+        raise PosbenchError(
+            f"steps_to_gate must hold numbers, and holds {runs['steps_to_gate'].dtype}: convert it "
+            "with pandas.to_numeric, or leave it out"
         )
     twice = runs.duplicated(["row", "task", "seed"])
     if twice.any():

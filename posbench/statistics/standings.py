@@ -272,7 +272,7 @@ def of_board(
     lacking = {old: new for old, new in OTHER_NAMES.items() if old in runs and new not in runs}
     runs = runs.rename(columns=lacking)
     if "protocol" in runs and runs["protocol"].nunique() > 1:
-        found = sorted(runs["protocol"].unique())
+        found = sorted(map(str, runs["protocol"].unique()))
         raise PosbenchError(
             f"runs of protocols {', '.join(found)} have no mean in common: keep those of one, such "
             f"as table[table['protocol'] == '{found[0]}']"

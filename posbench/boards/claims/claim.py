@@ -12,10 +12,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml  # type: ignore[import-untyped]
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 
 from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError, place_and_reason
+from posbench.base.wording import printable
+from posbench.config.folders import own_names
 from posbench.config.yaml_text import loaded
 
 # -- one side of a claim, as its file writes it and as records name its row ------------------------
@@ -31,7 +41,7 @@ class Side(NamedTuple):
     @classmethod
     def of(cls, text: object) -> Side:
         """Parse a side; ValueError if it is no text, or empty."""
-        if not isinstance(text, str) or not text.strip():
+        if not isinstance(text, str) or not text.strip() or not text.isprintable():
             raise ValueError("not an extension")
         row, _, settings = text.partition(" (")
         encoding, _, extension = row.rpartition("/")
@@ -48,7 +58,7 @@ class Side(NamedTuple):
 
 # -- a claim ---------------------------------------------------------------------------------------
 
-Text = Annotated[str, Field(pattern=r"\S")]
+Text = Annotated[str, Field(pattern=r"\S"), AfterValidator(printable)]
 Row = Annotated[Side, PlainValidator(Side.of)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Multiple = Annotated[Number, Field(gt=0)]
@@ -94,7 +104,7 @@ class Claim(BaseModel):
     # Whether it was written after its records were seen:
     post_hoc: bool = Field(False, description="true or false")
     # Written after the runs: what explains the verdict.
-    remark: str = Field("", description="a text")
+    remark: Annotated[str, AfterValidator(printable)] = Field("", description="a text")
 
     @model_validator(mode="after")
     def _fits(self) -> Claim:
@@ -114,6 +124,11 @@ class Claim(BaseModel):
         if over and len(over) != len(own):
             raise ValueError(
                 f"over_experiments must be as many as experiments, {len(own)}, got {len(over)}"
+            )
+        if unknown := sorted({*own, *over}.difference(own_names("experiment"))):
+            raise ValueError(
+                f"there is no experiment {unknown[0]!r}: name a file of conf/experiment, without "
+                ".yaml"
             )
         return self
 
