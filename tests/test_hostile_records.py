@@ -710,6 +710,16 @@ def test_two_records_that_are_shown_alike_are_one_run() -> None:
     assert [each for _, each in MeasuredRuns.of(found).shown] == found[1:]
 
 
+@pytest.mark.slow
+def test_a_dollar_in_a_name_is_no_formula_in_a_plot(tmp_path: Path) -> None:
+    named = altered(record(), {"method.changed": [r"encoding.base=$\frac$"]})
+    save(tmp_path, files.validated(Record, named, "it"))
+    figure = posbench.plot(posbench.load(tmp_path))
+    figure.savefig(tmp_path / "rows.png")
+    [text] = figure.legends[0].get_texts()
+    assert r"$\frac$" in text.get_text()
+
+
 def test_settings_are_not_more_than_memory_holds() -> None:
     content = record().as_json()
     for many in ([[]] * 30_000, [[[1, 2]] * 200] * 50, {str(n): 0 for n in range(30_000)}):
