@@ -180,6 +180,7 @@ BOARDS = {
     "Patterns of layers": "layers",
     "Hybrids": "hybrids",
     "Packed contexts": "packed",
+    "Wider models": "longer",
     "Other encodings": "everything",
     "Real text": "text",
     "Tasks": "tasks",
