@@ -24,6 +24,7 @@ from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1]))  # some tests import tests.mutants
 
 import pytest
 from loops import call
@@ -59,8 +60,10 @@ class Marks:
 
 def collected() -> Marks:
     marks = Marks()
-    with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main(["--collect-only", str(HERE)], plugins=[marks])
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        code = pytest.main(["--collect-only", str(HERE)], plugins=[marks])
+    if code != pytest.ExitCode.OK:
+        raise SystemExit(f"pytest could not collect every test:\n{told.getvalue()[-2000:]}")
     return marks
 
 
