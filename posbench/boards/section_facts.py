@@ -22,7 +22,7 @@ from posbench.boards.tables import ranking
 from posbench.config.board import Board
 from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, with_interval
 from posbench.statistics.aggregates import Estimate
-from posbench.statistics.correlation import rank_correlation
+from posbench.statistics.correlation import Agreement, rank_correlation
 from posbench.statistics.effects import AdditiveFit
 from posbench.statistics.randomisation import holm
 from posbench.statistics.standings import SIGNIFICANT
@@ -349,6 +349,10 @@ class SectionFacts:
         ]
         both = (sides[0]["area"] - sides[1]["area"]).dropna()
         return [float(gain) for gain in both.groupby("seed").mean()]
+
+    def agreement(self, other: SectionFacts) -> Agreement:
+        """Whether another section puts the same rows into the same order."""
+        return Agreement.of(self.standing.part.runs, other.standing.part.runs)
 
     def rank_correlation(self, task: str, other: str) -> tuple[float, int]:
         """Whether two tasks order rows alike: Spearman's correlation of how far the rows reach
