@@ -1037,6 +1037,25 @@ def test_a_failure_stops_no_other_run_and_is_told_with_its_command(
     assert "\n             python -m posbench protocol=smoke task=copy method=rope_pi" in shown[at]
 
 
+@pytest.mark.slow
+def test_failures_that_differ_in_numbers_alone_are_summarised_once(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from posbench.running import run
+
+    def made(spec: SimpleNamespace, console: object, **given: object) -> None:
+        who = "a" if spec.identity.method.label == "rope_pi" else "another"
+        raise PosbenchError(f"{who} shape of {next(rows)} rows: give it more")
+
+    rows = itertools.count()
+    monkeypatch.setattr(run, "train_and_record", made)
+    words = ("task=copy", "method=rope_pi,rope_ntk", "seed=0,1,2")
+    told = "\n".join(swept(tmp_path, Launcher(), *words)).partition("6 failed.\n")[2]
+    for name, who in (("rope_pi", "a"), ("rope_ntk", "another")):
+        first = f"  {name} on copy, smoke, seed 0 (and 2 runs like it): {who} shape of "
+        assert told.count(first) == 1 and told.count(f"method={name}") == 1, told
+
+
 def test_the_state_of_a_sweep_that_never_ran_names_the_folder_that_is_not_there(
     mine: Path, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import signal
 import threading
 import time
@@ -332,8 +333,12 @@ class Sweep:
         )
         for words, sentence in planned.wrong.items():
             self.say(f"  {sentence}\n    {with_own(Command('posbench', words), searched())}")
+        alike: dict[str, list[Event]] = {}  # but for numbers, as a shape; each had its line
         for event in failures:
-            self.say(f"  {event.title}: {event.sentence}\n    {event.command}")
+            alike.setdefault(re.sub(r"\d+", "", event.sentence), []).append(event)
+        for first, *rest in alike.values():
+            also = f" (and {counted(len(rest), 'run')} like it)" * bool(rest)
+            self.say(f"  {first.title}{also}: {first.sentence}\n    {first.command}")
         if self.leaderboard and (made or skipped):
             self.say(f"Leaderboard: {leaderboard_command(self.results_dir, searched())}")
         if failures or wrong:
