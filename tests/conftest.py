@@ -117,7 +117,7 @@ def _nothing_published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     """To read what the main board has published, for the cost of a plan, takes seconds."""
     nowhere = tmp_path_factory.getbasetemp() / "unpublished"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "published", lambda: nowhere)
+        patch.setattr(plan, "shipped", lambda: nowhere)
         yield
 
 

@@ -368,8 +368,8 @@ def hosts() -> dict[str, HostRows]:
 
 
 def advice(hosts: dict[str, HostRows], base: float = 5e5, **settings: Any) -> Advice:
-    given = AdviceSettings(**{"target": 16384, "results": ROOT / "results", **settings})
-    return Advice(given, ServedModel(8192, base, 64, given.target), hosts)
+    given = AdviceSettings(**{"target": 16384, **settings})
+    return Advice(given, ServedModel(8192, base, 64, given.target), hosts, ROOT / "results")
 
 
 @pytest.mark.slow
@@ -450,8 +450,8 @@ def test_the_advice_says_when_nothing_is_shown(hosts: dict[str, Any]) -> None:
 @pytest.mark.parametrize("trained", [4096, 8192])
 def test_a_beta_that_is_not_the_published_one_is_named(hosts: dict[str, Any], trained: int) -> None:
     """At 4,096 positions it is 32.03."""
-    given = AdviceSettings(target=4 * trained, results=ROOT / "results")
-    said = [*Advice(given, ServedModel(trained, 5e5, 64, given.target), hosts).lines()]
+    model = ServedModel(trained, 5e5, 64, 4 * trained)
+    said = [*Advice(AdviceSettings(target=model.target), model, hosts, ROOT / "results").lines()]
     assert any('"rope_type": "yarn"' in each for each in said)
     named = any(each.startswith("beta_fast is the one that posbench") for each in said)
     assert named is (trained != 4096)
@@ -532,7 +532,7 @@ def test_what_one_factor_costs_is_that_of_the_boards() -> None:
     [said] = OneFactor(ROOT / "results", "rope").lines("mrrope_pro", 4)
     assert said.startswith("What one factor of mrrope_pro costs there was not measured")
     [said] = OneFactor(ROOT / "docs", "rope").lines("yarn", 4)
-    assert "was not measured" in said
+    assert "is in results/served of the repository" in said
     # sqrt(8) is as far from 2 as from 4, and below it 2 is nearer.
     assert [published.nearest_factor(each) for each in (1.1, 2.8, 8**0.5, 2.9, 1e3)] == [
         *(2, 2, 4, 4, 8)
@@ -685,6 +685,25 @@ def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
     for words, said in refused.items():
         assert advise.main([*words]) == 1
         assert said in capsys.readouterr().err
+
+
+def test_advise_outside_of_a_clone_takes_the_records_that_posbench_came_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["trained=8192", "base=500000", "target=32768"]
+    assert advise.main(words) == 0
+    there = capsys.readouterr().out
+    assert "In results/served, a factor" in there and "of the repository" not in there
+    monkeypatch.chdir(tmp_path)
+    assert advise.main(words) == 0  # its folder is in a clone
+    assert capsys.readouterr().out == there
+    alone = tmp_path / "published"
+    alone.symlink_to(files.shipped())
+    monkeypatch.setattr(files, "shipped", lambda: alone)
+    assert advise.main(words) == 0
+    told = capsys.readouterr().out
+    assert "Retrieval has two tasks of results/extensions, which are not here." in told
+    assert "is in results/served of the repository: name results/" in told
 
 
 def test_advise_reads_the_head_of_a_gguf_file(

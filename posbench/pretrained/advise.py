@@ -17,7 +17,7 @@ settings of servers for the first one, and what to measure next.
                anything that an attention of your own can compute
     cache      true by default: keys of earlier tokens are cached as they were turned
     record     a folder of records of posbench pretrained: whether the model answers at 1x at all
-    results    the folder of the published records, results by default
+    results    the folder of the published records: results by default, or what posbench came with
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class AdviceSettings(BaseModel):
     how: Literal["configuration", "attention"] = "configuration"
     cache: bool = True
     record: Path | None = None
-    results: Path = Path("results")
+    results: Path | None = None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -152,6 +152,7 @@ class Advice:
     settings: AdviceSettings
     model: ServedModel
     hosts: dict[str, HostRows]
+    results: Path  # the folder of the published records
     rule: str = ""  # the extension that the model has already
 
     @classmethod
@@ -195,7 +196,10 @@ class Advice:
             max(near) if shared else 0,
             known.empty,
         )
-        return cls(settings, model, HostRows.all_of(settings.results / "main"), known.rule)
+        main = (settings.results or Path("results")) / "main"
+        if settings.results is None and not main.is_dir():
+            main = files.shipped()
+        return cls(settings, model, HostRows.all_of(main), main.parent, known.rule)
 
     @property
     def like(self) -> str:
@@ -270,7 +274,7 @@ class Advice:
             Column("tasks"),
             Column("scale", text=True),
         ]
-        rows, retrieved = [], retrieval(self.settings.results, like, self.multiple)
+        rows, retrieved = [], retrieval(self.results, like, self.multiple)
         for name in list(order.index)[:MOST]:
             cost = interval(costs.loc[name])
             follows = FOLLOWS in known[name].scale_policy
@@ -301,6 +305,7 @@ class Advice:
             f"{HOSTS[other]:.0%}."
         )
         beyond = f", and {wanted:.3g}x was not measured" if wanted > LENGTHS[-1] else ""
+        absent = ", which are not here" * (not (self.results / "extensions").is_dir())
         if not (self.settings.model or self.settings.channels):
             yield (
                 f"This assumes {2 * model.pairs} rotated channels per head, on which a served base "
@@ -310,7 +315,7 @@ class Advice:
             f"{model.target} positions are {wanted:.3g}x. The table has {self.multiple:g}x"
             f"{beyond}: the gain in the mean score over tasks, over the same weights without an "
             "extension. Its 95 % interval is not corrected for the number of rows. Retrieval has "
-            "two tasks of results/extensions."
+            f"two tasks of results/extensions{absent}."
         )
 
     def servable(self, order: pd.DataFrame, known: Mapping[str, Extension]) -> str | None:
@@ -348,7 +353,7 @@ class Advice:
                     "A server has one factor for all lengths. The table has a factor for each "
                     "length, which changes nothing at 1x."
                 )
-                costs = OneFactor(self.settings.results, self.like)
+                costs = OneFactor(self.results, self.like)
                 yield from costs.lines(name, self.model.factor)
         model = self.settings.model or "FOLDER"
         served = [] if name is None else [name]

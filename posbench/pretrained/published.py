@@ -119,7 +119,12 @@ class OneFactor:
         factor = nearest_factor(wanted)
         said = [*self._of_small(extension, factor), *self._of_real(extension, factor)]
         yield from said
-        if not said:
+        if not (self.results / "served" / "records").is_dir():
+            yield (
+                f"What one factor of {extension} costs there is in results/served of the "
+                "repository: name results/ of a clone with results=."
+            )
+        elif not said:
             yield (
                 f"What one factor of {extension} costs there was not measured: the command below "
                 "does it, scale=served."

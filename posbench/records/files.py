@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.resources
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,6 +38,11 @@ LONGEST = 1000
 NO_NUMBERS = (b"NaN", b"Infinity")
 """What pydantic takes for numbers of JSON."""
 Kept = TypeVar("Kept", Record, Audit)
+
+
+def shipped() -> Path:
+    """The folder of the main board's records, as they come with the package."""
+    return Path(str(importlib.resources.files("posbench.published")))
 
 
 def record_path(results_dir: str | Path, protocol: str, task: str, method: str, seed: int) -> Path:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from posbench.config.mistakes import sentence
 from posbench.config.modules import reading_once
 from posbench.core.settings import FREE, checked
 from posbench.records import files
-from posbench.records.files import LOCAL
+from posbench.records.files import LOCAL, shipped
 from posbench.records.record import Record
 from posbench.running.run_spec import Fingerprint, RunSpec
 from posbench.sweeping.cost import Cost, Costs
@@ -194,7 +193,7 @@ class SweepPlan:
 
         Those alone, wherever one is, so that the same plan has the same cost.
         """
-        folders = [published()]
+        folders = [shipped()]
         if self.request.board and (own := Path("results", self.request.board.name)).is_dir():
             folders = [own, *(each for each in folders if not each.samefile(own))]
         return {folder: _readable(folder) for folder in folders}
@@ -353,8 +352,3 @@ def _jobs(runs: Iterable[PlannedRun], trained: Container[str]) -> Iterator[Job]:
 def _readable(folder: Path) -> list[Record]:
     """The records of a results folder; those that cannot be read tell nothing."""
     return files.read_folder(folder).records if folder.is_dir() else []
-
-
-def published() -> Path:
-    """The records of the main board, as they come with the package."""
-    return Path(str(resources("posbench.published")))

@@ -49,7 +49,7 @@ from posbench.records import files
 from posbench.records.record import Record
 from posbench.running.zoo import Zoo, zoos
 from posbench.statistics.aggregates import FEWEST
-from posbench.sweeping.plan import SweepPlan, in_zoo, plan, published
+from posbench.sweeping.plan import SweepPlan, in_zoo, plan
 from posbench.sweeping.requests import Request
 
 MAIN = "main"
@@ -171,7 +171,7 @@ def _published_of(board: Board) -> Path:
     there.
     """
     own = _records_of(board.name)
-    return own.parent if own.is_dir() else published()
+    return own.parent if own.is_dir() else files.shipped()
 
 
 def _trained(
