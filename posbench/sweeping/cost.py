@@ -61,7 +61,8 @@ class Cost:
             "when the task is learned, so that the number of steps is an estimate."
         )
         return (
-            f"about {duration(self.total)} of CPU time: {duration(self.training)} of training, "
+            f"about {duration(self.total)} of CPU time on the machines of the records: "
+            f"{duration(self.training)} of training, "
             f"{duration(self.total - self.training)} of tests{without}."
             f"{until if self.open_ended else ''}{gpu if self.on_gpu else ''}"
         )

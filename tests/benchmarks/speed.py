@@ -225,7 +225,12 @@ def plan() -> Iterator[Row]:
     )
     [cost] = [line for line in said.splitlines() if line.startswith(("About", "No record"))]
     cost = cost.removeprefix("About ").rstrip(".")
-    yield Row("board", cost.replace(" of CPU time: ", " of CPU: "), "by earlier records", None)
+    yield Row(
+        "board",
+        cost.replace(" of CPU time on the machines of the records: ", " of CPU: "),
+        "by earlier records",
+        None,
+    )
 
 
 def leaderboard() -> Iterator[Row]:
