@@ -554,6 +554,26 @@ def test_a_row_is_compared_with_one_of_another_section_seed_by_seed() -> None:
     assert one.gains_by_seed("a", other, "b") == pytest.approx([0.3, -0.1])
 
 
+def test_rows_of_two_sections_are_the_same_but_for_the_settings_of_a_section() -> None:
+    def section(*settings: str, areas: dict[str, float]) -> SectionFacts:
+        runs = pd.DataFrame({"row": areas.keys(), "area": areas.values(), "task": "copy"})
+        runs = runs.assign(seed=20, training=runs["row"], learned=True)
+        part = SimpleNamespace(runs=runs, rows=SimpleNamespace(settings=settings))
+        standing: Any = SimpleNamespace(part=part)
+        return SectionFacts(standing, standing, standing)
+
+    wide = {"a (deep=4, wide=2)": 0.1, "b (deep=4, wide=2)": 0.5, "c (deep=4, wide=2)": 0.9}
+    wide["b (deep=4, slow=1, wide=2)"] = 0.7  # another row
+    found = section("wide=2", "deep=4", areas=wide).agreement(
+        section(areas={"a": 0.2, "b": 0.8, "c": 0.6, "d": 1.0})
+    )
+    assert found.reaches.round(6).to_dict("list") == {
+        "one": [0.1, 0.5, 0.9],
+        "other": [0.2, 0.8, 0.6],
+    }
+    assert found.correlation == pytest.approx(0.5)
+
+
 def test_what_another_row_needs_to_be_first_is_named() -> None:
     without = {"copy": "b", "sort": "a", "passkey": None, "seed 20": "b", "seed 21": "a"}
     runs = pd.DataFrame({"seed": [21, 20, 20]})

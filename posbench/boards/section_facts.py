@@ -20,6 +20,7 @@ from posbench.boards.measured_runs import MeasuredRuns
 from posbench.boards.ranking import RankedRows
 from posbench.boards.tables import ranking
 from posbench.config.board import Board
+from posbench.config.names import labelled
 from posbench.showing.table import NOTHING, bounds, code, number, pipes, span, with_interval
 from posbench.statistics.aggregates import Estimate
 from posbench.statistics.correlation import Agreement, rank_correlation
@@ -351,8 +352,12 @@ class SectionFacts:
         return [float(gain) for gain in both.groupby("seed").mean()]
 
     def agreement(self, other: SectionFacts) -> Agreement:
-        """Whether another section puts the same rows into the same order."""
-        return Agreement.of(self.standing.part.runs, other.standing.part.runs)
+        """Whether another section, with other settings, puts the same rows into the same order."""
+        sides = []
+        for part in (self.standing.part, other.standing.part):
+            rows = part.runs["row"].str.removesuffix(labelled("", sorted(part.rows.settings)))
+            sides.append(part.runs.assign(row=rows))
+        return Agreement.of(*sides)
 
     def rank_correlation(self, task: str, other: str) -> tuple[float, int]:
         """Whether two tasks order rows alike: Spearman's correlation of how far the rows reach
