@@ -577,6 +577,12 @@ def test_a_page_says_how_long_the_longest_test_is(tmp_path: Path, longest: int, 
         (["pi@model", "direct@model"], ["pi", "direct"]),
         (["rope+pi", "rope_short_base+pi"], ["rope+pi", "rope_short_base+pi"]),
         (["rope+pi"], ["rope+pi"]),
+        (["fox (model.width=9)", "rope (model.width=9)"], ["fox", "rope"]),
+        (
+            ["rope (model.width=8)", "nope (model.width=9)"],
+            ["rope (model.width=8)", "nope (model.width=9)"],
+        ),
+        (["rope+yarn (encoding.base=9)"], ["rope+yarn (base=9)"]),
     ],
 )
 def test_the_map_leaves_out_what_all_names_share(rows: list[str], drawn: list[str]) -> None:

@@ -26,7 +26,6 @@ from posbench.showing.table import (
     bounds,
     code,
     number,
-    short_names,
     span,
 )
 from posbench.statistics import standings
@@ -356,7 +355,7 @@ def _at_lengths(
         if short:
             yield f"{said}."
             continue
-        near = listed([*map(code, short_names(rest[:3]))])
+        near = listed([code(standing.short_name(row)) for row in rest[:3]])
         shown = agreeing(len(sure) or 1, "is", "are")
         said += f". {len(sure) or 'None'} of {len(less)} others {shown} shown to differ from it"
         said += f"; of the rest, {near} {agreeing(len(rest[:3]), 'is', 'are')} highest" * bool(rest)

@@ -241,7 +241,7 @@ class RankedRows:
         return int(self.summary.loc[row, "tasks"]) >= min(2, len(self.tasks))
 
     def short_name(self, row: str) -> str:
-        """Without the pretrained model behind an @, if it is that of all rows."""
+        """Without the pretrained model behind an @ and the settings that all rows have."""
         return dict(zip(self.known, short_names(self.known), strict=True)).get(row, row)
 
     @property

@@ -50,10 +50,14 @@ def bounds(row: pd.Series) -> str:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """The names without the pretrained model behind an @ that all of them have."""
-    if len({name.partition("@")[2] for name in names}) > 1:
-        return list(names)
-    return [name.partition("@")[0] for name in names]
+    """The names without what all of them have: a pretrained model behind an @; settings, where
+    there are several names.
+    """
+    for sign in ("@", " ("):
+        ends = {name.partition(sign)[2] for name in names}
+        if len(ends) == 1 and (sign == "@" or len(names) > 1):
+            names = [name.partition(sign)[0] for name in names]
+    return list(names)
 
 
 # -- tables ----------------------------------------------------------------------------------------
