@@ -532,7 +532,7 @@ def test_a_plan_says_what_is_published_and_costs_the_same_once_that_is_unpacked(
     )
     folder = tmp_path / "main"
     published.publish([made], [], folder)
-    monkeypatch.setattr("posbench.sweeping.plan.published", lambda: folder)
+    monkeypatch.setattr("posbench.sweeping.plan.shipped", lambda: folder)
     hint = (
         f"1 of the others is published: `posbench records unpack {folder} --to "
         f"{tmp_path}/own` takes them over"
