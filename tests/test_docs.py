@@ -745,8 +745,6 @@ def test_what_is_not_there_is_refused_with_what_was_meant(facts: answers.Facts) 
         first.table(first.placed[:10], ["reaches"])
     with pytest.raises(PosbenchError, match="board main has no section Decodings"):
         facts.section("main", "Decodings")
-    with pytest.raises(PosbenchError, match=r"conf/board has no nothing|nothing"):
-        facts.waits("nothing")
     with pytest.raises(PosbenchError, match="the records no longer say that one is two"):
         answers.holds(False, "one is two")
 

@@ -146,18 +146,6 @@ class Facts:
         runs = pd.concat([self.frame(each)[columns].drop_duplicates() for each in boards])
         return f"{len(runs.drop_duplicates()):,}"
 
-    def waits(self, panel: str) -> str:
-        """That a question waits for the records of a panel."""
-        definition.load(panel)  # and there is such a panel
-        link = f"[conf/board/{panel}.yaml](../conf/board/{panel}.yaml)"
-        if (self.root / "results" / panel / "records").is_dir():
-            done = self.num_records(panel)
-            return (
-                f"The panel {link} asks this. {done} of its runs are done, and we have not summed "
-                "them up yet."
-            )
-        return f"The panel {link} asks this and has no records yet: `posbench sweep board={panel}`."
-
     @property
     def unrun(self) -> str:
         """The parts of the main board without a record."""
