@@ -450,6 +450,7 @@ def packed() -> list[tuple[tarfile.TarInfo | str, bytes]]:
 TWICE = r"is there twice, as a file or a folder"
 ELSEWHERE = "has a name that leads elsewhere, or is hidden"
 UNLIKE = "is no file of a bundle"
+FOLDER = "is in a folder that is called like a file"
 LONG = "has a name that cannot be printed, or is longer than 200 bytes"
 NO_FILE = "which is no plain file"
 
@@ -464,7 +465,9 @@ NO_FILE = "which is no plain file"
         (["own/\u00e9.py", "own/e\u0301.py"], TWICE),
         (["own/\ufb01.py", "own/fi.py"], TWICE),
         (["own/a.py", "own/a.py/b.py"], TWICE),
-        (["own/a.py/b.py", "own/A.py"], TWICE),
+        (["own/a.py/b.py", "own/A.py"], FOLDER),
+        (["own/evil.py/__init__.py"], FOLDER),
+        (["own/Enc.YAML/x.yaml"], FOLDER),
         (["own/../../evil.py"], ELSEWHERE),
         (["/var/tmp/evil.py"], UNLIKE),
         (["own/.hydra/config.yaml"], ELSEWHERE),
@@ -613,14 +616,16 @@ def test_what_is_shown_for_review_is_what_would_be_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = "import os\nif True:\n\tNAME = 'é'  # \x1b[2K\x1b[1A hidden \u202e\rharmless\n"
+    code += "\u3164\ufe0f\U000e0101 = 1\n"  # a name without ink
     path = bundled(tmp_path / "x.tar.gz", [*packed(), ("own/enc.py", code.encode())])
     assert results_command(["accept", str(path), "--to", str(tmp_path / "to"), "--show"]) == 0
     said = capsys.readouterr().out
     assert (
         "--- own/enc.py\nimport os\nif True:\n\tNAME = 'é'  # "
         r"\x1b[2K\x1b[1A hidden \u202e\rharmless"
+        "\n\\u3164\\ufe0f\\U000e0101 = 1\n"
     ) in said
-    assert "\x1b" not in said and "\r" not in said and "\u202e" not in said
+    assert "\x1b" not in said and "\r" not in said and "\u202e" not in said and "\u3164" not in said
     found = bundle.unpack(path, tmp_path / "out")
     assert found.own is not None
     assert (found.own / "enc.py").read_bytes() == code.encode()

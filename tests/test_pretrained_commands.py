@@ -787,7 +787,10 @@ def test_a_configuration_that_asks_for_too_much_is_refused_before_it_is_read(
         # One rotation for each kind of layer, and none for those that see all keys.
         ({"rope_parameters": {"full_attention": None, "sliding_attention": UNTOLD}}, "turns its"),
         ({"rope_parameters": UNTOLD | {"rope_type": "proportional"}}, "measure extensions with"),
-        ({"rope_theta": float("inf")}, "a base of inf and"),
+        (
+            {"rope_theta": float("inf")},
+            "has rope_theta: inf in its config.json, which is not at most",
+        ),
         ({"head_dim": 10**9}, "1000000000 channels in a head are of no model"),
     ],
 )
@@ -813,7 +816,7 @@ def printed_for_transformers(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_a_model_with_embeddings_for_each_layer_is_no_giant(tmp_path: Path) -> None:
     """Gemma 3n has 262,144 words in each."""
-    config = LLAMA | {"vocab_size_per_layer_input": 262_144}
+    config = LLAMA | {"vocab_size_per_layer_input": 262_144, "layer_sizes": [16_384, 32_768]}
     (tmp_path / "config.json").write_text(json.dumps(config))
     refuse_giants(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 262_144}))

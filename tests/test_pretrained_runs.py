@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import math
 import os
 import re
@@ -18,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from scipy import stats
 from small_models import characters, family, gpt_neox, llama, of_words, saved
@@ -28,9 +31,9 @@ from posbench.base.errors import ConfigError
 from posbench.boards.page import generate
 from posbench.boards.remarks import outdated
 from posbench.config import provenance
-from posbench.pretrained import reach, recording
+from posbench.pretrained import advise, reach, recording, verify
 from posbench.pretrained.command import main
-from posbench.pretrained.loading import Files, refuse_kernels
+from posbench.pretrained.loading import Files, quietly, refuse_kernels
 from posbench.pretrained.measuring import Answering
 from posbench.pretrained.refusal import CannotMount
 from posbench.pretrained.request import ModelRequest
@@ -477,19 +480,28 @@ def test_a_model_without_some_of_its_weights_is_refused(
         (None, "num_hidden_layers", 10**9),
         (None, "max_position_embeddings", 10**30),
         ("rope_parameters", "original_max_position_embeddings", 10**30),
+        (None, "num_labels", 10**8),
+        (None, "num_blocks", 10**8),
+        (None, "attention_types", [[["global"], 10**9]]),
+        ("rope_parameters", "factor", math.inf),
+        ("rope_parameters", "rope_theta", math.nan),
+        ("rope_parameters", "rope_theta", 10**400),
     ],
 )
 def test_a_configuration_of_more_than_any_model_has_is_refused(
-    said: Said, folder: Path, tmp_path: Path, section: str | None, name: str, value: int
+    said: Said, folder: Path, tmp_path: Path, section: str | None, name: str, value: Any
 ) -> None:
-    """A model of so many layers would be built for hours."""
+    """A model of so many layers would be built for hours, and no label is named in less."""
     giant = shutil.copytree(folder, tmp_path / "giant")
     config = json.loads((giant / "config.json").read_text())
     (config if section is None else config[section])[name] = value
     (giant / "config.json").write_text(json.dumps(config))
     status, _, error = said(f"model={giant}")
-    assert status == 1 and error.splitlines()[-1].startswith(
-        f"posbench: model={giant} has {name}: {value} in its config.json, which is more than "
+    shown = re.escape(repr(10**9 if isinstance(value, list) else value)[:40])
+    assert status == 1 and re.fullmatch(
+        f"posbench: model={giant} has {name}: {shown} in its config.json, which is not at most "
+        r"[\d,]+: give the configuration that the model came with",
+        error.splitlines()[-1],
     )
 
 
@@ -515,6 +527,73 @@ def test_weights_that_a_configuration_names_are_not_read(
     status, _, error = said(f"model={other}")
     assert status == 1
     assert f"names its weights, transformers_weights={name!r}, and weights" in error
+
+
+@pytest.mark.parametrize("command", ["run", "advise", "verify"])
+def test_a_folder_leads_to_no_other_configuration(
+    command: str, said: Said, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the other names was read, and no hash or bound of the first counted it."""
+
+    def answer(*words: str) -> tuple[int, str]:
+        if command == "run":
+            status, _, error = said(*words)
+            return status, error
+        asked = {"advise": ["target=2048"], "verify": ["length=512"]}[command]
+        status = {"advise": advise.main, "verify": verify.main}[command]([*words, *asked])
+        return status, capsys.readouterr().err
+
+    other = shutil.copytree(folder, tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.4.0.0.json").write_text(json.dumps(config))
+    named = config | {"configuration_files": ["config.4.0.0.json"]}
+    (other / "config.json").write_text(json.dumps(named))
+    status, error = answer(f"model={other}")
+    assert status == 1 and error.splitlines()[-1] == (
+        f"posbench: config.json in {other} names others in its place, configuration_files="
+        "['config.4.0.0.json'], and it alone is read: take that line out"
+    )
+    (other / "config.json").write_text(json.dumps(config))
+    (other / "adapter_config.json").write_text('{"base_model_name_or_path": "/elsewhere"}')
+    status, error = answer(f"model={other}")
+    assert status == 1 and "has an adapter_config.json, and adapters are not read: merge" in error
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ raise_exception('\x1b[31mno') }}",
+        *("{% if %}", "{{ a.b.c }}", "{{ ''.__class__.__mro__ }}", "{% include '/etc/passwd' %}"),
+    ],
+)
+def test_a_template_of_a_chat_that_cannot_be_filled_in_is_told(
+    template: str, said: Said, folder: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(folder, tmp_path / "other")
+    (other / "chat_template.jinja").write_text(template)
+    status, _, error = said(f"model={other}", "chat=true")
+    assert status == 1 and "\x1b" not in error
+    assert "chat=true: the tokenizer's chat template refuses a message (" in error.splitlines()[-1]
+
+
+def test_a_tokenizer_of_two_is_none_of_a_decoder(said: Said, folder: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(folder, tmp_path / "other")
+    path = other / "tokenizer_config.json"
+    named = {"tokenizer_class": "RagTokenizer", "question_encoder": "/etc"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | named))
+    status, _, error = said(f"model={other}")
+    assert status == 1 and "has a RagTokenizer, which is no tokenizer of one decoder" in error
+
+
+def test_a_warning_that_repeats_a_name_is_printable() -> None:
+    """What transformers says of a configuration goes to a terminal."""
+    handler = logging.StreamHandler(heard := io.StringIO())
+    logger = transformers.utils.logging.get_logger("transformers")
+    logger.addHandler(handler)
+    with quietly():
+        logger.warning("a model of type %s", "\x1b[31mx")
+    logger.removeHandler(handler)
+    assert heard.getvalue() == "a model of type \\x1b[31mx\n" and not handler.filters
 
 
 @pytest.mark.slow

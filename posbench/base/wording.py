@@ -12,6 +12,13 @@ MANY = 15
 """More names than this are not listed in a sentence."""
 LONG_WORD = re.compile(r"\S{401,}")
 """What nobody reads to its end: some paths are nearly as long."""
+UNSEEN = re.compile(
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    r"\U000e0100-\U000e01ef]"
+)
+"""What counts as printable and has no ink, by Default_Ignorable_Code_Point of Unicode; and the
+empty Braille cell.
+"""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -41,14 +48,15 @@ def no_setting(prefix: str, key: str, known: Collection[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with all that cannot be printed, but for line breaks and tabs, as Python writes it
-    in a string: what a terminal would obey it shows.
+    """The text with all that cannot be printed or seen, but for line breaks and tabs, as Python
+    writes it in a string: what a terminal would obey it shows.
     """
-    if text.isprintable():
+    if text.isprintable() and not UNSEEN.search(text):
         return text
+    shown = UNSEEN.sub(lambda each: each[0].encode("unicode_escape").decode(), text)
     return "".join(
         each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
-        for each in text
+        for each in shown
     )
 
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,10 +54,11 @@ from posbench.base.wording import closest, known_names, listed
 from posbench.config import command_lines, mistakes
 from posbench.config.folders import own_names
 from posbench.core.extension import Extension, Searched
-from posbench.pretrained.refusal import CannotMount, need_transformers
+from posbench.pretrained.refusal import CannotMount, as_one_line, need_transformers
 from posbench.pretrained.request import HELP, ModelRequest, built_from, extension_at, node_at
 
 if TYPE_CHECKING:
+    from posbench.pretrained.continuing import Checked
     from posbench.pretrained.measuring import Answering, Found, Measurement
     from posbench.pretrained.mounting import Mounted
     from posbench.pretrained.recording import Candidate, Recorder
@@ -356,10 +357,27 @@ def measurements(request: ModelRequest, tokenizer: Any, longest: int) -> list[Me
             task = TASKS[name]
             own = {each: value for each, value in request.of_tasks.items() if each in vars(task)}
             task = replace(task, **own)  # type: ignore[type-var]  # each is a dataclass
-            asking = Answering(name, task, pieces(tokenizer, chat), questions, chat)
+            asking = Answering(name, task, _in_chat(pieces, tokenizer, chat), questions, chat)
             refuse_tokenizer(asking)
             found.append(asking)
     return found
+
+
+def _in_chat(pieces: Callable[[Any, bool], Checked], tokenizer: Any, chat: bool) -> Checked:
+    """The pieces of a text; ConfigError where the template of a chat cannot be filled in."""
+    from jinja2 import TemplateError
+
+    from posbench.pretrained.loading import UNLOADABLE
+
+    try:
+        return pieces(tokenizer, chat)
+    except (TemplateError, *UNLOADABLE) as error:
+        if not chat or isinstance(error, ConfigError):
+            raise
+        raise ConfigError(
+            f"chat=true: the tokenizer's chat template refuses a message ({as_one_line(error)}): "
+            "leave chat out, or give the template that the model came with"
+        ) from None
 
 
 def extensions(request: ModelRequest, train_positions: int, test_positions: int) -> list[Candidate]:

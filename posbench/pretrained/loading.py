@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import LogRecord
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -18,7 +19,7 @@ from safetensors import SafetensorError
 
 from posbench.base.content_hash import content_hash
 from posbench.base.errors import ConfigError, PosbenchError
-from posbench.base.wording import closest, counted, known_names
+from posbench.base.wording import closest, counted, known_names, printable
 
 GGUF = ".gguf"
 COUNTED = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja")
@@ -54,6 +55,7 @@ class Files:
         if self.path.suffix == GGUF and self.path.is_file():
             return
         if (self.path / "config.json").is_file():
+            refuse_others(self.path)
             return
         inside = sorted(self.path.glob(f"*{GGUF}")) if self.path.is_dir() else []
         hint = f": name {inside[0]}" if inside else ": name one that is, or a .gguf file"
@@ -113,6 +115,11 @@ class Files:
             if self.path.is_dir() and not any(map(list, map(self.path.glob, OF_TOKENIZERS))):
                 raise lacking from None
             raise
+        if not hasattr(found, "bos_token_id"):  # of a model with two, as RAG's
+            raise ConfigError(
+                f"model={self.path} has a {type(found).__name__}, which is no tokenizer of one "
+                "decoder: save that of the model in the same folder"
+            )
         if not found("some words")["input_ids"]:  # transformers makes one up, without tokens
             raise lacking
         return found
@@ -153,16 +160,43 @@ class Files:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without transformers' bar of progress, whose line never ends."""
+    """Without transformers' bar of progress, whose line never ends; warnings that repeat names of
+    a file are printable.
+    """
     from transformers.utils import logging
 
+    def plain(line: LogRecord) -> bool:
+        line.msg, line.args = printable(line.getMessage()), ()
+        return True
+
+    handlers = logging.get_logger("transformers").handlers
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
+    for handler in handlers:
+        handler.addFilter(plain)
     try:
         yield
     finally:
+        for handler in handlers:
+            handler.removeFilter(plain)
         if shown:
             logging.enable_progress_bar()
+
+
+def refuse_others(folder: Path) -> None:
+    """ConfigError where a folder has transformers read another configuration than its config.json,
+    or the weights of another folder below those of an adapter. No hash would count them.
+    """
+    if named := _mapping(folder / "config.json").get("configuration_files"):
+        raise ConfigError(
+            f"config.json in {folder} names others in its place, configuration_files="
+            f"{named!r:.80}, and it alone is read: take that line out"
+        )
+    if (folder / "adapter_config.json").exists():
+        raise ConfigError(
+            f"model={folder} has an adapter_config.json, and adapters are not read: merge it into "
+            "the weights (merge_and_unload of peft), and save the model in a folder of its own"
+        )
 
 
 OWN_ATTENTION = ("eager", "sdpa", "flex_attention")
@@ -189,22 +223,26 @@ def refuse_kernels(folder: Path) -> None:
             )
 
 
-MOST = {"layer": 10_000, "position": 2**40}
+MOST = {
+    **dict.fromkeys(("layer", "num_blocks", "num_labels", "attention_types"), 10_000),
+    **dict.fromkeys(("position", "factor"), 2**40),
+    "theta": 10**18,
+}
 """Of what a config.json counts, by a part of its name: no model has more, and one that says so is
 built for hours, or counted in numbers that no tensor has.
 """
 
 
 def refuse_giants(folder: Path) -> None:
-    """ConfigError where a configuration asks for more layers or positions than any model has."""
+    """ConfigError where a configuration has more layers, positions or the like than any model."""
     for name, value in _settings(folder):
-        if name.startswith("vocab"):  # of embeddings for each layer
+        if "size" in name:  # of embeddings or networks for each layer
             continue
         most = next((most for part, most in MOST.items() if part in name), None)
-        if most is not None and isinstance(value, int | float) and value > most:
+        if most is not None and isinstance(value, int | float) and not value <= most:
             raise ConfigError(
-                f"model={folder} has {name}: {value} in its config.json, which is more than "
-                f"{most:,}: give the configuration that the model came with"
+                f"model={folder} has {name}: {value!r:.40} in its config.json, which is not at "
+                f"most {most:,}: give the configuration that the model came with"
             )
 
 
@@ -273,15 +311,17 @@ def _mapping(path: Path) -> dict[str, Any]:
 
 
 def _settings(folder: Path) -> Iterator[tuple[str, Any]]:
-    """The settings of a config.json, those inside others too, as the length of a rotation."""
-    places: list[Any] = [_mapping(folder / "config.json")]
+    """The settings of a config.json, those inside others too, as the length of a rotation; what is
+    in a list has its name.
+    """
+    places: list[tuple[str, Any]] = [("", _mapping(folder / "config.json"))]
     while places:
-        place = places.pop()
+        name, place = places.pop()
+        inside = [(name, each) for each in place] if isinstance(place, list) else []
         if isinstance(place, dict):
-            yield from place.items()
-            places += place.values()
-        elif isinstance(place, list):
-            places += place
+            inside = list(place.items())
+        yield from inside
+        places += inside
 
 
 def _own_code(folder: Path) -> str:

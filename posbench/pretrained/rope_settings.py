@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -51,6 +51,7 @@ LISTS = ("short_factor", "long_factor")
 HELP = "posbench pretrained verify --help"
 LARGEST = 10_000_000
 """Bytes of a config.json."""
+FINITE = sys.float_info.max  # a number of JSON may be a larger integer
 EXAMPLE = '{"rope_type": "yarn", "factor": 4, "rope_theta": 1000000}'
 
 
@@ -210,7 +211,7 @@ def refuse_lacking(given: Mapping[str, Any]) -> None:
 def _refuse_impossible(each: Mapping[str, Any]) -> None:
     def is_number(value: Any) -> bool:
         return (
-            isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FINITE
         )
 
     for name, value in each.items():

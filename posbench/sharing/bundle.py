@@ -303,6 +303,8 @@ class Names:
         file, folders = _folded(name), {_folded(str(folder)) for folder in path.parents}
         if {file, *folders} & self.files or file in self.folders:
             return "is there twice, as a file or a folder"
+        if any(folder.endswith((".py", ".yaml")) for folder in folders):
+            return "is in a folder that is called like a file"
         self.files.add(file)
         self.folders |= folders
         return ""
