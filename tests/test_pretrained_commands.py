@@ -687,6 +687,7 @@ def test_advise_reads_a_configuration_and_refuses_what_it_cannot(
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_advise_outside_of_a_clone_takes_the_records_that_posbench_came_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

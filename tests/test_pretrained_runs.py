@@ -485,7 +485,7 @@ def test_a_model_without_some_of_its_weights_is_refused(
         (None, "attention_types", [[["global"], 10**9]]),
         ("rope_parameters", "factor", math.inf),
         ("rope_parameters", "rope_theta", math.nan),
-        ("rope_parameters", "rope_theta", 10**400),
+        pytest.param("rope_parameters", "rope_theta", 10**400, id="rope_theta-10^400"),
     ],
 )
 def test_a_configuration_of_more_than_any_model_has_is_refused(
