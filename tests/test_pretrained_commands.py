@@ -302,6 +302,8 @@ def test_a_model_may_be_served_at_less_than_its_own_factor_is_for() -> None:
     ("rule", "said"),
     [
         ({"rope_type": "yarn", "factor": math.inf}, "factor in rope_parameters is a number above"),
+        ({"rope_type": "yarn", "factor": 10**400}, "factor in rope_parameters is a number above"),
+        ({"rope_theta": 10**400}, "rope_theta in rope_parameters is a number, got 1000"),
         ({"rope_type": "longrope", "factor": 4, "short_factor": 5}, "short_factor in rope_"),
         ({"partial_rotary_factor": "a"}, "partial_rotary_factor in rope_parameters is a number"),
     ],
