@@ -505,6 +505,20 @@ def test_a_configuration_of_more_than_any_model_has_is_refused(
     )
 
 
+def test_an_error_that_names_no_setting_has_a_remedy(
+    said: Said, folder: Path, tmp_path: Path
+) -> None:
+    headless = shutil.copytree(folder, tmp_path / "headless")
+    config = json.loads((headless / "config.json").read_text())
+    (headless / "config.json").write_text(json.dumps(config | {"num_key_value_heads": 0}))
+    status, _, error = said(f"model={headless}")
+    assert status == 1 and re.fullmatch(
+        f"posbench: model={headless} cannot be loaded: .* by zero: take its files from where they "
+        "come again",
+        error.splitlines()[-1],
+    )
+
+
 def test_a_configuration_that_is_nested_without_end_is_one_sentence(
     said: Said, folder: Path, tmp_path: Path
 ) -> None:

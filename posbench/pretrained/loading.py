@@ -152,9 +152,12 @@ class Files:
                     f"model={self.path} cannot be loaded: {kind} is no decoder that predicts the "
                     "next token, and only those are measured"
                 ) from None
+            # What was met on the way names no setting, as "list index out of range".
+            bare = isinstance(error, LookupError | ArithmeticError | AttributeError | TypeError)
             raise ConfigError(
                 f"model={self.path} cannot be loaded{what}: "
                 f"{' '.join(str(error).split()) or type(error).__name__}"
+                f"{': take its files from where they come again' * bare}"
             ) from None
 
 
