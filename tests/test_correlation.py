@@ -50,10 +50,3 @@ def test_two_panels_are_compared_by_the_trainings_that_learned_in_both() -> None
     assert found.correlation == 1 and all(np.isnan(found.interval))
     less = found.differences("b").round(6)
     assert less.to_dict() == {"one": {"a": -0.1, "c": 0.1}, "other": {"a": -0.05, "c": 0.05}}
-
-
-def test_without_a_task_two_panels_may_agree_less() -> None:
-    one = {(row, task, 1): 0.1 * i for task in "xy" for i, row in enumerate("abc")}
-    turned = {("a", "y", 1): 0.11, ("b", "y", 1): 0.05, ("c", "y", 1): 0.02}
-    found = Agreement.of(runs(one), runs(one | turned))
-    assert found.correlation == 1 and found.without == pytest.approx({"x": -1.0, "y": 1.0})

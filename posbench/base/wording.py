@@ -53,10 +53,11 @@ def printable(text: str) -> str:
     """
     if text.isprintable() and not UNSEEN.search(text):
         return text
-    shown = UNSEEN.sub(lambda each: each[0].encode("unicode_escape").decode(), text)
     return "".join(
-        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
-        for each in shown
+        each
+        if each in "\n\t" or (each.isprintable() and not UNSEEN.match(each))
+        else each.encode("unicode_escape").decode()
+        for each in text
     )
 
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -357,16 +357,17 @@ def measurements(request: ModelRequest, tokenizer: Any, longest: int) -> list[Me
             task = TASKS[name]
             own = {each: value for each, value in request.of_tasks.items() if each in vars(task)}
             task = replace(task, **own)  # type: ignore[type-var]  # each is a dataclass
-            asking = Answering(name, task, _in_chat(pieces, tokenizer, chat), questions, chat)
+            asking = Answering(name, task, _in_chat(tokenizer, chat), questions, chat)
             refuse_tokenizer(asking)
             found.append(asking)
     return found
 
 
-def _in_chat(pieces: Callable[[Any, bool], Checked], tokenizer: Any, chat: bool) -> Checked:
+def _in_chat(tokenizer: Any, chat: bool) -> Checked:
     """The pieces of a text; ConfigError where the template of a chat cannot be filled in."""
     from jinja2 import TemplateError
 
+    from posbench.pretrained.continuing import pieces
     from posbench.pretrained.loading import UNLOADABLE
 
     try:

@@ -72,12 +72,6 @@ class Agreement:
         return over_rows(self.correlation, len(self.reaches))
 
     @property
-    def without(self) -> dict[str, float]:
-        """The correlation without each task."""
-        left = {task: self.pairs[self.pairs["task"] != task] for task in self.tasks}
-        return {task: Agreement(pairs).correlation for task, pairs in left.items()}
-
-    @property
     def tasks(self) -> list[str]:
         """The tasks that some row learned in both."""
         return sorted(self.pairs["task"].unique())
