@@ -458,7 +458,7 @@ def test_half_a_line_on_a_full_disk_spoils_no_later_one(tmp_path: Path) -> None:
 def test_status_survives_a_journal_that_is_no_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "published", lambda: tmp_path / "unpublished")
+    monkeypatch.setattr(planning, "shipped", lambda: tmp_path / "unpublished")
     folder = tmp_path / journal.FOLDER
     folder.mkdir(parents=True)
     (folder / "x-1-1.jsonl").write_bytes(HOSTILE["not UTF-8"])
