@@ -405,7 +405,7 @@ def test_costs_of_fine_tuning_and_searches_are_counted(mine: Path) -> None:
 def test_steps_until_a_task_is_learned_are_estimated_from_trainings_that_have_ended(
     mine: Path,
 ) -> None:
-    words = ("protocol=learned", "method=rope,nope", "task=copy,passkey,reverse")
+    words = ("protocol=learned", "method=rope,nope", "task=copy,passkey,reverse,induction")
     runs = [(run.spec, run.training) for run in plan(requested(*words)).runs]
     until = {"score": 0.99, "validations": 2, "least_decay": 300}
     allowed = {"steps": 1000, "steps_scale": 2, "until": until, "packing": 0, "min_length": 1}
@@ -422,13 +422,16 @@ def test_steps_until_a_task_is_learned_are_estimated_from_trainings_that_have_en
         *(ended("rope", "copy", seed, steps) for seed, steps in enumerate((400, 600, 1600))),
         ended("nope", "passkey", 0, 1800),
         changed(ended("rope", "passkey", 0, 100), {"protocol.hash": "0" * 16}),
+        changed(ended("rope", "induction", 0, 400), {"protocol.hash": "0" * 16}),
         ended("rope", "passkey", 1, 100, until=None),
     ]
     costs = Costs.by(known)
     steps = {
-        (spec.identity.task.name, spec.identity.method.base): costs._steps(spec) for spec, _ in runs
+        (spec.identity.task.name, spec.identity.method.base): costs._steps(spec)[0]
+        for spec, _ in runs
     }
-    # The median on the task with the encoding, or on the task, or of all, of 12,000 steps.
+    # The median on the task with the encoding, or on the task, under this protocol or under any,
+    # or of all, of 12,000 steps.
     assert steps == {
         ("copy", "rope"): 0.3 * 12_000,
         ("copy", "nope"): 0.3 * 12_000,
@@ -436,10 +439,21 @@ def test_steps_until_a_task_is_learned_are_estimated_from_trainings_that_have_en
         ("passkey", "nope"): 0.9 * 12_000,
         ("reverse", "rope"): pytest.approx(0.55 * 12_000),
         ("reverse", "nope"): pytest.approx(0.55 * 12_000),
+        ("induction", "rope"): 0.2 * 12_000,
+        ("induction", "nope"): 0.2 * 12_000,
     }
-    said = "6 trainings end when the task is learned, so that the number of steps is an estimate."
-    assert said in str(costs.of_runs(runs))
-    assert {Costs.by([])._steps(spec) for spec, _ in runs} == {12_000}
+    found = costs.of_runs(runs)
+    one = {spec.key: costs.of_runs([(spec, name)]) for spec, name in runs}
+    for spec, _ in runs:
+        share = steps[spec.identity.task.name, spec.identity.method.base] / 12_000
+        cost = one[spec.key]
+        assert cost.training + cost.spared == pytest.approx(cost.training / share)
+    assert found.spared == pytest.approx(sum(each.spared for each in one.values()))
+    assert str(found).endswith(
+        "8 trainings end when the task is learned, so that the number of steps is an estimate: "
+        f"{duration(found.total + found.spared)}, if none does before its last step."
+    )
+    assert {Costs.by([])._steps(spec) for spec, _ in runs} == {(12_000, 12_000)}
     fixed = [(run.spec, run.training) for run in plan(requested("task=copy")).runs]
     assert "estimate" not in str(costs.of_runs(fixed))
     both = Costs.by(known[:3]).beside(Costs.by(known[3:]))

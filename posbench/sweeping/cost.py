@@ -35,6 +35,7 @@ class Cost:
     training: float  # shared and further
     on_gpu: int = 0  # how many are meant for a GPU, while records of CPUs alone tell
     open_ended: int = 0  # trainings whose steps nobody knows before, and are estimated
+    spared: float = 0.0  # what is left out of these, as they are taken to end early
 
     @property
     def total(self) -> float:
@@ -58,7 +59,8 @@ class Cost:
         gpu = f" {some} runs are meant for a GPU, and no record tells how long one takes."
         until = (
             f" {counted(self.open_ended, 'training')} {agreeing(self.open_ended, 'ends', 'end')} "
-            "when the task is learned, so that the number of steps is an estimate."
+            "when the task is learned, so that the number of steps is an estimate: "
+            f"{duration(self.total + self.spared)}, if none does before its last step."
         )
         return (
             f"about {duration(self.total)} of CPU time on the machines of the records: "
@@ -112,7 +114,7 @@ class Costs:
         works: dict[tuple[str, str], float] = {}
         on_gpu = open_ended = 0
         found: list[float] = []
-        training = 0.0
+        training = spared = 0.0
         seen = set(made)
         for spec, name in runs:
             step = self._told("step", spec, NAMES)
@@ -126,27 +128,32 @@ class Costs:
             shared = name not in seen or bool(spec.composed.content["force"])
             rates = spec.composed.content["training"]["learning_rate"]
             trainings = shared * (len(rates) if isinstance(rates, list) else 1)
-            trained = step * self._steps(spec) * (trainings + _further(spec))
+            steps, allowed = self._steps(spec)
+            trained = step * steps * (trainings + _further(spec))
+            spare = step * (allowed - steps) * (trainings + _further(spec))
             open_ended += shared and _is_open_ended(spec.composed.content)
             seen.add(name)
             training += 0.0 if np.isnan(trained) else trained
+            spared += 0.0 if np.isnan(spare) else spare
             found.append(trained + self._told("test", spec, ("task",), ()))
             on_gpu += _meant_for_gpu(spec) and not self._is_on_gpu(spec)
-        return Cost(tuple(found), training, on_gpu, open_ended)
+        return Cost(tuple(found), training, on_gpu, open_ended, spared)
 
-    def _steps(self, spec: RunSpec) -> float:
-        """The steps of its training. Of one that ends when its task is learned, the share of the
-        steps allowed that others made: the median under its protocol on the task with the encoding,
-        or else on the task, or else of all there, or of any. Where there are none, all the steps.
+    def _steps(self, spec: RunSpec) -> tuple[float, int]:
+        """The steps of its training, and how many it may make. Of one that ends when its task is
+        learned, the share of the steps allowed that others made: the median under its protocol on
+        the task with the encoding, or else on the task, or else on the task under any protocol, or
+        else of all under its own, or of any. Where there are none, all the steps. Of tasks learned,
+        shares agree better across protocols than across tasks.
         """
         settings = spec.composed.content["training"]
         if not isinstance(settings["steps"], int):  # an interpolation, which takes a while
             settings = spec.composed.cfg().training
         allowed = _allowed(settings)
         if not _is_open_ended(spec.composed.content):
-            return allowed
-        share = self._told("share", spec, NAMES, ("protocol", "task"), ("protocol",), ())
-        return allowed if np.isnan(share) else allowed * share
+            return allowed, allowed
+        share = self._told("share", spec, NAMES, ("protocol", "task"), ("task",), ("protocol",), ())
+        return allowed if np.isnan(share) else allowed * share, allowed
 
     def _told(self, column: str, spec: RunSpec, *alike: tuple[str, ...]) -> float:
         """The median over the records that agree with a run in these names: in the first of them
