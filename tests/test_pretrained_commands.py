@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -729,9 +730,26 @@ def test_advise_reads_the_head_of_a_gguf_file(
     assert told(tmp_path / "it.gguf") == (POSITIONS // 4, 50_000.0, 4)
     found = advise.model_file(tmp_path / "it.gguf")
     assert (found.rule, found.reaches) == ("longrope", POSITIONS), "as Phi 3 with 128,000"
-    (tmp_path / "bad.gguf").write_bytes(b"GGUF")
-    assert advise.main([f"model={tmp_path / 'bad.gguf'}", "target=600"]) == 1
-    assert "is no GGUF file that says its context length" in capsys.readouterr().err
+    whole = (tmp_path / "it.gguf").read_bytes()
+    counts = np.array([2**60], "<u8").tobytes()
+    told_of = {
+        b"GGUF": "is no GGUF file that can be read",
+        whole[: len(whole) // 2]: "it ends before what its head counts",
+        whole[:16] + counts + whole[24:]: "is no GGUF file that can be read",  # so many settings
+        endless(b"llama.context_length", 9, 0, 2**60): "it ends before what its head counts",
+        endless(b"llama.block_count", 4, 2**31): "block_count: 2147483648 in its head",
+    }
+    for content, said in told_of.items():
+        (tmp_path / "bad.gguf").write_bytes(content)
+        assert advise.main([f"model={tmp_path / 'bad.gguf'}", "target=600"]) == 1
+        assert said in capsys.readouterr().err
+
+
+def endless(name: bytes, kind: int, *values: int) -> bytes:
+    """A GGUF file of one setting: of kind 4 a number, of kind 9 the type and length of a list."""
+    size, of = struct.pack("<Q", len(name)), struct.pack("<I", kind)
+    value = struct.pack({1: "<I", 2: "<IQ"}[len(values)], *values)
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + size + name + of + value
 
 
 LLAMA = {

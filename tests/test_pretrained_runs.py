@@ -715,7 +715,7 @@ def test_what_is_asked_wrongly_has_a_sentence(said: Said, tmp_path: Path) -> Non
         (f"model={tmp_path / 'mute'}", "has no tokenizer, which tasks as text need"),
         (f"model={tmp_path / 'untold'}", "has no tokenizer, which tasks as text need"),
         (f"model={tmp_path / 'quants'}", f"name {tmp_path / 'quants' / 'it.gguf'}"),
-        (f"model={tmp_path / 'quants' / 'it.gguf'}", "cannot be loaded with its tokenizer"),
+        (f"model={tmp_path / 'quants' / 'it.gguf'}", "is no GGUF file that can be read"),
         ("extension=pi_fine_tuned", "extension=pi_fine_tuned trains further"),
         ("extension=yarm", "did you mean yarn"),
         ("task=passkeys", "did you mean passkey"),

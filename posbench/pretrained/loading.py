@@ -78,6 +78,21 @@ class Files:
         kept = "".join(each if each.isalnum() or each in ".-_" else "-" for each in stem.lower())
         return f"{kept}-{self.hash[:8]}"
 
+    @functools.cached_property
+    def _named(self) -> dict[str, Any]:
+        """What names it to transformers, once it is refused if it is no mere data. It is kept, as
+        the head of a GGUF file with a large vocabulary takes seconds.
+        """
+        refuse_giants(self.path)
+        if self.path.suffix == GGUF:
+            return {
+                "pretrained_model_name_or_path": self.path.parent,
+                "gguf_file": self.path.name,
+            }
+        refuse_kernels(self.path)
+        refuse_pickles(self.path)
+        return {"pretrained_model_name_or_path": self.path}
+
     def load(self, dtype: str, device: str = "cpu") -> tuple[Any, Any]:
         """The model and its tokenizer; ConfigError says what is not there."""
         tokenizer = self.tokenizer()  # first, for it takes no time
@@ -125,20 +140,10 @@ class Files:
         return found
 
     def _loaded(self, of: Any, what: str, **more: Any) -> Any:
-        where: dict[str, Any] = AS_DATA | {"pretrained_model_name_or_path": self.path}
-        if self.path.suffix == GGUF:
-            need_gguf()
-            where |= {
-                "pretrained_model_name_or_path": self.path.parent,
-                "gguf_file": self.path.name,
-            }
-        else:
-            refuse_kernels(self.path)
-            refuse_giants(self.path)
-            refuse_pickles(self.path)
+        named = self._named
         try:
             with quietly():
-                return of.from_pretrained(**where, **more)
+                return of.from_pretrained(**named, **AS_DATA, **more)
         except UNLOADABLE as error:  # as it says it
             if "trust_remote_code" in str(error):
                 raise ConfigError(
@@ -228,23 +233,26 @@ def refuse_kernels(folder: Path) -> None:
 
 MOST = {
     **dict.fromkeys(("layer", "num_blocks", "num_labels", "attention_types"), 10_000),
-    **dict.fromkeys(("position", "factor"), 2**40),
-    "theta": 10**18,
+    **dict.fromkeys(("block_count", "head_count", "expert_count"), 10_000),
+    **dict.fromkeys(("position", "factor", "context_length"), 2**40),
+    **dict.fromkeys(("theta", "freq_base"), 10**18),
 }
-"""Of what a config.json counts, by a part of its name: no model has more, and one that says so is
-built for hours, or counted in numbers that no tensor has.
+"""Of what a config.json or the head of a GGUF file counts, by a part of its name: no model has
+more, and one that says so is built for hours, or counted in numbers that no tensor has.
 """
 
 
-def refuse_giants(folder: Path) -> None:
+def refuse_giants(model: Path) -> None:
     """ConfigError where a configuration has more layers, positions or the like than any model."""
-    for name, value in _settings(folder):
+    of_gguf = model.suffix == GGUF and model.is_file()
+    for name, value in head_of_gguf(model)[0].items() if of_gguf else _settings(model):
         if "size" in name:  # of embeddings or networks for each layer
             continue
         most = next((most for part, most in MOST.items() if part in name), None)
         if most is not None and isinstance(value, int | float) and not value <= most:
+            where = "its head" if of_gguf else "its config.json"
             raise ConfigError(
-                f"model={folder} has {name}: {value!r:.40} in its config.json, which is not at "
+                f"model={model} has {name}: {value!r:.40} in {where}, which is not at "
                 f"most {most:,}: give the configuration that the model came with"
             )
 
@@ -345,6 +353,33 @@ def need_gguf() -> None:
         raise PosbenchError(
             f"{error.name} is not installed, which a GGUF file needs: pip install "
             "'posbench[pretrained]'"
+        ) from None
+
+
+def head_of_gguf(file: Path) -> tuple[dict[str, Any], set[str]]:
+    """What the head of a GGUF file says, and the names of its tensors; no weight is read.
+
+    ConfigError says why a file has no such head. The reader of the package `gguf` goes on behind
+    the end of a file, up to the number that its head gives, which may be 2**60.
+    """
+    need_gguf()
+    from gguf import GGUFReader
+
+    class Bounded(GGUFReader):
+        def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **more: Any) -> Any:
+            found = super()._get(offset, dtype, count, *order, **more)
+            if len(found) < int(count):
+                raise ValueError("it ends before what its head counts")
+            return found
+
+    try:
+        reader = Bounded(file)
+        settings = {name: each.contents() for name, each in reader.fields.items()}
+        return settings, {each.name for each in reader.tensors}
+    except UNLOADABLE as error:
+        raise ConfigError(
+            f"model={file} is no GGUF file that can be read ({printable(str(error)):.200}): take "
+            "it from where it comes again"
         ) from None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from posbench.base.disk import read_text
 from posbench.base.errors import ConfigError
-from posbench.pretrained.loading import AS_DATA, GGUF, UNLOADABLE, need_gguf, refuse_giants
+from posbench.pretrained.loading import AS_DATA, GGUF, UNLOADABLE, head_of_gguf, refuse_giants
 from posbench.pretrained.refusal import as_one_line
 from posbench.pretrained.rope_settings import LARGEST, ORIGINAL, kind_of, taken
 from posbench.pretrained.servers import FULL
@@ -144,16 +144,11 @@ def _windows(text: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _of_gguf(file: Path) -> ModelFile:
     """The same by the names that llama.cpp gives to settings; no weight is read."""
-    need_gguf()
-    from gguf import GGUFReader
-
     try:
-        reader = GGUFReader(file)
-        fields = reader.fields
-        kind = fields["general.architecture"].contents()
-        found: dict[str, Any] = {
-            name.removeprefix(f"{kind}."): each.contents() for name, each in fields.items()
-        }
+        refuse_giants(file)
+        settings, tensors = head_of_gguf(file)
+        kind = settings["general.architecture"]
+        found = {name.removeprefix(f"{kind}."): each for name, each in settings.items()}
         positions = found.get("rope.scaling.original_context_length") or found["context_length"]
         width = found.get("rope.dimension_count") or found.get("attention.key_length")
         if not width:
@@ -162,7 +157,6 @@ def _of_gguf(file: Path) -> ModelFile:
             )
         rule = str(found.get("rope.scaling.type") or "none")
         # Divisors are no settings there, but tensors.
-        tensors = {each.name for each in reader.tensors}
         if "rope_freqs.weight" in tensors:
             rule = "llama3"
         elif "rope_factors_long.weight" in tensors:
@@ -177,6 +171,8 @@ def _of_gguf(file: Path) -> ModelFile:
             int(found["context_length"]),
             (window, 0) if window else (),  # the head does not say which layers have it
         )
+    except ConfigError:
+        raise
     except UNLOADABLE as error:
         raise ConfigError(
             f"model={file} is no GGUF file that says its context length ({as_one_line(error)}): "
