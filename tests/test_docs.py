@@ -555,18 +555,21 @@ def test_a_row_is_compared_with_one_of_another_section_seed_by_seed() -> None:
 
 
 def test_rows_of_two_sections_are_the_same_but_for_the_settings_of_a_section() -> None:
-    def section(*settings: str, areas: dict[str, float]) -> SectionFacts:
+    def section(*settings: str, areas: dict[str, float], sort: float = 1.0) -> SectionFacts:
         runs = pd.DataFrame({"row": areas.keys(), "area": areas.values(), "task": "copy"})
+        runs.loc[len(runs)] = [next(iter(areas)), sort, "sort"]  # a task that the board waits for
         runs = runs.assign(seed=20, training=runs["row"], learned=True)
-        part = SimpleNamespace(runs=runs, rows=SimpleNamespace(settings=settings))
+        rows = SimpleNamespace(settings=settings)
+        part = SimpleNamespace(runs=runs, rows=rows, lacking=lambda board: ["sort"])
         standing: Any = SimpleNamespace(part=part)
         return SectionFacts(standing, standing, standing)
 
     wide = {"a (deep=4, wide=2)": 0.1, "b (deep=4, wide=2)": 0.5, "c (deep=4, wide=2)": 0.9}
     wide["b (deep=4, slow=1, wide=2)"] = 0.7  # another row
     found = section("wide=2", "deep=4", areas=wide).agreement(
-        section(areas={"a": 0.2, "b": 0.8, "c": 0.6, "d": 1.0})
+        section(areas={"a": 0.2, "b": 0.8, "c": 0.6, "d": 1.0}, sort=0.0)
     )
+    assert found.tasks == ["copy"]
     assert found.reaches.round(6).to_dict("list") == {
         "one": [0.1, 0.5, 0.9],
         "other": [0.2, 0.8, 0.6],

@@ -27,7 +27,7 @@ import pandas as pd
 
 from posbench.base.disk import read_text
 from posbench.base.errors import PosbenchError
-from posbench.base.wording import closest, counted
+from posbench.base.wording import closest, counted, listed
 from posbench.boards.claims.claim import Side, read_claims
 from posbench.boards.claims.page import of_experiments
 from posbench.boards.claims.verdicts import Finding, Outcome, findings
@@ -440,6 +440,7 @@ def filled(root: Path, name: str, facts: Facts) -> str:
     environment.globals |= {"facts": facts, "code": code, "number": number, "holds": holds}
     environment.globals |= {"decay": decay, "aliasing": aliasing, "drift": drift, "turn": turn}
     environment.globals |= {"with_base": with_base, "short_answers": short_answers}
+    environment.filters["listed"] = listed
     text = environment.get_template(name).render()
     return f"<!-- Filled in from {TEMPLATES}/{name} by `{COMMAND}`; do not edit. -->\n{text}"
 

@@ -352,11 +352,16 @@ class SectionFacts:
         return [float(gain) for gain in both.groupby("seed").mean()]
 
     def agreement(self, other: SectionFacts) -> Agreement:
-        """Whether another section, with other settings, puts the same rows into the same order."""
-        sides = []
+        """Whether another section, with other settings, puts the same rows into the same order.
+
+        Tasks that this section waits for do not count: most of its rows would have a number there
+        that a few rows decide.
+        """
+        sides, waiting = [], self.waiting
         for part in (self.standing.part, other.standing.part):
             rows = part.runs["row"].str.removesuffix(labelled("", sorted(part.rows.settings)))
-            sides.append(part.runs.assign(row=rows))
+            runs = part.runs.assign(row=rows)
+            sides.append(runs[~runs["task"].isin(waiting)])
         return Agreement.of(*sides)
 
     def rank_correlation(self, task: str, other: str) -> tuple[float, int]:
