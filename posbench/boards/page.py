@@ -133,14 +133,14 @@ def generate(
     text = Page(
         title,
         [
-            *([board_part(board, asked[0])] if asked else []),
             *likely,
             *map(with_tasks, parts, standings),
             *([] if asked else tasks),
             *more,
+            *([board_part(board, asked[0])] if asked else []),
         ],
         [Markdown(findings.MADE)],
-        lead=[GUIDE_IS_BELOW],
+        lead=[*judged, GUIDE_IS_BELOW],
         picture=drawn,
         notes=[*own, *warned],
         guide=MEANINGS,
