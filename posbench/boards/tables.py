@@ -380,7 +380,7 @@ def fixed_before(board: Board) -> list[str]:
     lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
     tests = f"Tests are at {lengths} of the positions of the longest training sequence. "
     return [
-        *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n")),
+        *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n") if paragraph),
         f"{tests if lengths else ''}Definition {board.hash[:8]}, protocol {board.protocol}.",
     ]
 
