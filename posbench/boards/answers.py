@@ -400,6 +400,13 @@ def with_base(base: int, longer: bool) -> str:
     return labelled("rope", [*settings, "training.length_scale=4"] if longer else settings)
 
 
+def turning(length: int, base: float) -> float:
+    """About the share of the pairs that turn within a context: ln(L / 2 pi) / ln b, since pair i of
+    a head of d channels turns once in 2 pi b^(2i/d) positions.
+    """
+    return math.log(length / (2 * math.pi)) / math.log(base)
+
+
 def turn(base: float, width: int) -> float:
     """Positions in which the slowest pair of a head turns once: 2 pi b^(1 - 2/d)."""
     return float(2 * math.pi * base ** (1 - 2 / width))
@@ -438,7 +445,7 @@ def filled(root: Path, name: str, facts: Facts) -> str:
         extensions=["jinja2.ext.do"],
     )
     environment.globals |= {"facts": facts, "code": code, "number": number, "holds": holds}
-    environment.globals |= {"decay": decay, "aliasing": aliasing, "drift": drift, "turn": turn}
+    environment.globals |= {"decay": decay, "aliasing": aliasing, "drift": drift, "turn": turn, "turning": turning}
     environment.globals |= {"with_base": with_base, "short_answers": short_answers}
     environment.filters["listed"] = listed
     text = environment.get_template(name).render()
