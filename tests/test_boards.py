@@ -575,7 +575,7 @@ def cells_of(table: Table) -> dict[str, dict[str, str]]:
 def test_rows_stand_in_the_order_of_what_they_reach() -> None:
     board = small()
     table = of(board, rope=0.4, nope=0.9, rope_pi=0.0)
-    first = board_part(board, standings_of(board, MeasuredRuns.of(table))[0])
+    first = board_part(board, standings_of(board, MeasuredRuns.of(table)))
     placed, by_task = tables_in(first_part(board, table))
     [of_board] = first.tables
     assert first.title == "Board small"
@@ -657,29 +657,6 @@ def test_a_part_has_its_own_tasks_alone() -> None:
     assert {cells["tasks"] for cells in cells_of(placed).values()} == {"2/2"}
     [standing] = standings_of(board, MeasuredRuns.of(of(small(), rope=0.4, nope=0.9)))
     assert set(standing.summary["num_tasks"]) == {2}
-
-
-@pytest.mark.slow
-def test_findings_of_another_day_do_not_stay_unless_somebody_wrote_them(tmp_path: Path) -> None:
-    folder = generated(tmp_path, rope=0.4)
-    path, words = folder / "findings.md", [str(folder), "--config-dir", str(tmp_path)]
-    path.write_text((folder / "leaderboard.md").read_text(encoding="utf-8"))
-    assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 1
-    generated(tmp_path, rope=0.4)
-    assert leaderboard.main([*words, "--check"], emit=lambda _: None) == 0 and not path.exists()
-    path.write_text("by hand")
-    generated(tmp_path, rope=0.4)
-    assert path.read_text() == "by hand"
-
-
-def generated(folder: Path, **levels: float) -> Path:
-    """The folder of a board `small` with all that is made of its records."""
-    (folder / "board").mkdir(exist_ok=True)
-    (folder / "board/small.yaml").write_text(SMALL)
-    save(folder / "small", *of(small(), **levels))
-    words = [str(folder / "small"), "--config-dir", str(folder)]
-    assert leaderboard.main(words, emit=lambda _: None) == 0
-    return folder / "small"
 
 
 @pytest.mark.slow

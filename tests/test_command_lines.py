@@ -32,17 +32,15 @@ def test_an_option_that_a_command_has_not_is_refused(option: str) -> None:
 
 def test_files_are_written_or_compared(tmp_path: Path) -> None:
     right, wrong, new = tmp_path / "right", tmp_path / "wrong", tmp_path / "deep" / "new"
-    old = tmp_path / "old"
     contents = dict.fromkeys((right, wrong, new), b"it\n")
     right.write_bytes(b"it\n")
     wrong.write_bytes(b"it\r\n")
-    old.write_bytes(b"no more")
     with pytest.raises(PosbenchError) as refused:
-        command_lines.write_or_check(contents, True, "run `it`", [old])
-    assert str(refused.value) == f"regenerating changes {wrong}, {new}, {old}: run `it`"
-    assert wrong.read_bytes() == b"it\r\n" and old.exists() and not new.parent.exists()
-    command_lines.write_or_check(contents, False, "run `it`", [old])
-    assert {path.read_bytes() for path in contents} == {b"it\n"} and not old.exists()
+        command_lines.write_or_check(contents, True, "run `it`")
+    assert str(refused.value) == f"regenerating changes {wrong}, {new}: run `it`"
+    assert wrong.read_bytes() == b"it\r\n" and not new.parent.exists()
+    command_lines.write_or_check(contents, False, "run `it`")
+    assert {path.read_bytes() for path in contents} == {b"it\n"}
     command_lines.write_or_check(contents, True, "run `it`")
 
 

@@ -479,15 +479,15 @@ def facts() -> answers.Facts:
 
 @pytest.mark.slow
 def test_a_number_of_a_page_is_that_of_the_board(facts: answers.Facts) -> None:
-    """As `findings.md`, which is made another way, has it."""
-    text = (ROOT / "results/main/findings.md").read_text()
+    """As the page of the board, which is made another way, has it."""
+    text = (ROOT / "results/main/leaderboard.md").read_text()
     first = facts.section("main", "Encodings: zero-shot")
     row = first.placed[0]
-    assert f"`{row}` reaches furthest of 26 rows: {first.reach(row)}, on" in text
+    assert f"{row} reaches furthest of 26 rows: {first.reach(row)}, on" in text
     less = first.less("rope_qk_norm", row).replace("95 % ", "")
-    assert f"the highest is `rope_qk_norm` ({first.number('rope_qk_norm')}), {less}" in text
+    assert f"the highest is rope_qk_norm ({first.number('rope_qk_norm')}), {less}" in text
     base = facts.section("main", "Extensions at base 10,000")
-    assert f"`{base.first_at(8)}` is highest: {base.reach(base.first_at(8), 8)}, on" in text
+    assert f"{base.first_at(8)} is highest: {base.reach(base.first_at(8), 8)}, on" in text
 
 
 @pytest.mark.slow
@@ -504,10 +504,10 @@ def test_a_run_of_two_boards_counts_once(facts: answers.Facts) -> None:
 
 @pytest.mark.slow
 def test_what_a_first_place_depends_on_is_counted(facts: answers.Facts) -> None:
-    """As `findings.md` has it: four tasks and two seeds without which another row is first."""
+    """As the page has it: four tasks and two seeds without which another row is first."""
     first = facts.section("main", "Encodings: zero-shot")
-    text = (ROOT / "results/main/findings.md").read_text()
-    assert "first if one task or seed is left out: `path` without copy, suffix_lookup" in text
+    text = (ROOT / "results/main/leaderboard.md").read_text()
+    assert "first if one task or seed is left out: path without copy, suffix_lookup" in text
     assert "seed 10 or seed 12" in text
     assert len(first.overturning) == 6 and sum("seed" in each for each in first.overturning) == 2
     reaches = first.standing.summary.loc[first.placed, "reaches"]
@@ -827,21 +827,22 @@ def test_the_rows_of_a_method_are_found_by_the_share_of_positions_of_their_setti
 def test_what_differs_from_the_highest_at_a_length_is_counted_as_the_findings_count(
     facts: answers.Facts,
 ) -> None:
-    """`findings.md` says it for each host and length."""
-    text = (ROOT / "results/main/findings.md").read_text()
+    """The page of the board says it for each host and length."""
+    text = (ROOT / "results/main/leaderboard.md").read_text()
     for title in ("Extensions", "Extensions at base 10,000"):
         section = facts.section("main", title)
+        chapter = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
         for length in (2, 4, 8):
             differing, others = section.differing_at(length)
-            [line] = re.findall(rf"^- At {length}x, .*\[{title}\]\(.*$", text, re.M)
+            [line] = re.findall(rf"^(?:- )?At {length}x, .*$", chapter, re.M)
             assert f"{differing or 'None'} of {others} others" in line
             assert others == section.num_rows - 1
 
 
 @pytest.mark.slow
 def test_rows_tasks_and_seeds_are_those_of_other_pages(facts: answers.Facts) -> None:
-    """`findings.md` counts rows and tasks, and `runs.csv` has each run."""
-    text = (ROOT / "results/main/findings.md").read_text()
+    """The page of the board counts rows and tasks, and `runs.csv` has each run."""
+    text = (ROOT / "results/main/leaderboard.md").read_text()
     runs = pd.read_csv(ROOT / "results/main/runs.csv")
     runs = runs[runs["protocol"] == "cpu"]
     for title, row in (
@@ -849,8 +850,8 @@ def test_rows_tasks_and_seeds_are_those_of_other_pages(facts: answers.Facts) -> 
         ("Settings of the model", "nope_short_conv"),
     ):
         section = facts.section("main", title)
-        counts = rf"of {section.num_rows} rows have learned each of the {section.num_tasks} tasks"
-        assert re.search(rf"^- .*{counts}.*\[{title}\]", text, re.M)
+        counts = f"of {section.num_rows} rows have learned each of the {section.num_tasks} tasks"
+        assert counts in text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
         seeds = set(runs[runs["method"] == row].groupby("task")["seed"].nunique())
         assert {f"{count} seed{'s' * (count > 1)}" for count in seeds} == {section.seeds(row)}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from making import changed, record, save
+from making import changed, record
 
 from posbench.boards import findings, opening, tables
 from posbench.boards.measured_runs import MeasuredRuns
@@ -15,7 +15,6 @@ from posbench.boards.page import generate
 from posbench.boards.ranking import RankedRows, standings_of, standings_without_board
 from posbench.config import board as definition
 from posbench.config.board import Board
-from posbench.records import files
 from posbench.records.record import Record
 
 MULTIPLES = (1, 2, 4, 8)
@@ -72,12 +71,11 @@ def standings(found: Sequence[Record], of: Board | None = None) -> list[RankedRo
 
 
 def said(found: Sequence[Record], of: Board | None = None) -> list[str]:
-    return said_of(standings(found, of), of)
+    return said_of(standings(found, of))
 
 
-def said_of(ranked: list[RankedRows], of: Board | None = None) -> list[str]:
-    page = findings.page(of or board(), ranked)
-    return page.markdown().splitlines() if page else []
+def said_of(ranked: list[RankedRows]) -> list[str]:
+    return [sentence for each in ranked for sentence in findings.answer(each)]
 
 
 def without(
@@ -126,7 +124,7 @@ def test_a_training_that_several_extensions_share_counts_once(
     found += runs({"t5": 0.5})
     pages = generate(tmp_path, found, (), alone).pages
     # Four extensions of rope and one of t5 on four tasks with four seeds.
-    assert "32 of 32 trainings learned their task at 1x" in pages["findings.md"]
+    assert "32 of 32 trainings learned their task at 1x" in pages["leaderboard.md"]
     assert "5 rows, 4 tasks and 32 trainings." in pages["leaderboard.html"]
 
 
@@ -134,13 +132,12 @@ def test_a_training_that_several_extensions_share_counts_once(
 def test_the_first_row_is_named_with_its_tasks_trainings_and_those_that_differ(
     lines: list[str],
 ) -> None:
-    [line] = [each for each in lines if each.startswith("- On the tasks that each")]
-    assert "`nope` reaches furthest of 4 rows: .91 (95 % " in line
+    [line] = [each for each in lines if each.startswith("On the tasks that each")]
+    assert "nope reaches furthest of 4 rows: .91 (95 % " in line
     assert "on 4 of 4 tasks, learned by 16 of 16 trainings. That is less than .02 above" in line
-    assert "above `alibi`, which the board counts as equal. 1 row is not shown to differ" in line
-    assert "`alibi` minus `nope` is -.01 (" in line
-    assert "2 rows differ from it: the highest is `t5` (.57), -.35 (-." in line
-    assert line.endswith("[Encodings](leaderboard.md#encodings)")
+    assert "above alibi, which the board counts as equal. 1 row is not shown to differ" in line
+    assert "alibi minus nope is -.01 (" in line
+    assert "2 rows differ from it: the highest is t5 (.57), -.35 (-." in line
 
 
 @pytest.mark.slow
@@ -187,8 +184,8 @@ def test_what_counts_as_equal_is_counted_where_it_is_not_named() -> None:
         for task in TASKS
     ]
     lines = said(found, definition.read(asked, "small"))
-    [line] = [each for each in lines if each.startswith("- On the tasks that each")]
-    assert "above `nope`, `alibi`, `t5`, `fox` and 2 others, which the board counts as" in line
+    [line] = [each for each in lines if each.startswith("On the tasks that each")]
+    assert "above nope, alibi, t5, fox and 2 others, which the board counts as" in line
 
 
 @pytest.mark.slow
@@ -265,7 +262,7 @@ def test_rows_without_a_test_are_not_among_those_that_are_not_shown_to_differ() 
     asked = BOARD.replace("[copy, reverse, passkey, induction]", "[copy, passkey]")
     of = definition.read(asked.replace("[copy, passkey, induction]", "[copy, passkey]"), "two")
     ahead = runs({"nope": 0.9, "rope": 0.2}, tasks=("copy", "passkey"))
-    [line] = [each for each in said(ahead, of) if each.startswith("- On the tasks that each")]
+    [line] = [each for each in said(ahead, of) if each.startswith("On the tasks that each")]
     assert "not shown to differ" not in line
     assert "1 row has learned too few tasks in common with it for a test." in line
     extended = [
@@ -274,7 +271,7 @@ def test_rows_without_a_test_are_not_among_those_that_are_not_shown_to_differ() 
         for each in runs({"rope": level}, tasks=("copy", "passkey"), extension=name)
     ]
     lines = said([*ahead, *extended], of)
-    [four] = [line for line in lines if line.startswith("- At 4x, on `rope`")]
+    [four] = [line for line in lines if line.startswith("At 4x, on rope")]
     assert "None of 3 others is shown to differ from it; 3 rows cannot be tested." in four
 
 
@@ -286,8 +283,8 @@ def test_extensions_that_are_equally_high_are_named_together(everything: list[Re
         if each.method.extension == "yarn"
     ]
     others = [each for each in everything if each.method.extension != "ntk"]
-    [four] = [line for line in said([*others, *same]) if line.startswith("- At 4x, on `rope`")]
-    assert "`rope_ntk` and `rope_yarn` are highest: .80" in four
+    [four] = [line for line in said([*others, *same]) if line.startswith("At 4x, on rope")]
+    assert "rope_ntk and rope_yarn are highest: .80" in four
 
 
 @pytest.mark.slow
@@ -310,7 +307,6 @@ def test_what_all_rows_extend_is_said_to_those_who_have_a_trained_model() -> Non
     found = runs({"rope": 0.3, "nope": 0.8}, extension="pi")
     [mine, *_] = [each for each in standings(found, of) if each.part.title == "Both"]
     assert mine.part.is_extended and not mine.part.is_of_a_host
-    assert said(found, of)[4] == "## Which extension"
     doors = findings.doors([mine])
     assert list(doors) == ["I have a trained model", "I have a method of my own"]
     assert doors["I have a trained model"][0].startswith("Both: nope_pi reaches furthest of 2")
@@ -322,7 +318,7 @@ def test_a_row_that_did_not_learn_a_task_is_not_punished_for_it(everything: list
     assert first.placed[0] == "nope" and first.summary.loc["nope", "learned"] == 0.75
     assert first.summary.loc["nope", "reaches"] == pytest.approx(0.92, abs=0.02)
     assert first.summary.loc["alibi", "common"] == 3
-    [line] = [each for each in said_of(found) if each.startswith("- On the tasks that each")]
+    [line] = [each for each in said_of(found) if each.startswith("On the tasks that each")]
     assert "on 3 of 4 tasks, learned by 12 of 16 trainings" in line
 
 
@@ -332,9 +328,9 @@ def test_a_row_that_learned_fewer_than_two_thirds_is_below_the_table(
 ) -> None:
     [first, *_] = found = standings(without(everything, "nope", "copy", "reverse"))
     assert first.placed == ["alibi", "t5", "rope"] and first.known[-1] == "nope"
-    [below] = [each for each in said_of(found) if each.startswith("- Below the table")]
-    assert "have higher numbers there: `nope` .92, on 2 of 4 tasks, learned by 8 of 16" in below
-    assert not any(each.startswith("- Below") for each in lines)
+    [below] = [each for each in said_of(found) if each.startswith("Below the table")]
+    assert "have higher numbers there: nope .92, on 2 of 4 tasks, learned by 8 of 16" in below
+    assert not any(each.startswith("Below") for each in lines)
     assert findings._beginning(["a", "b", "c"]) == "a; b; c"
     assert findings._beginning([*"abcde"]) == "a; b; c; and 2 more"
 
@@ -351,19 +347,17 @@ def test_extensions_are_told_at_each_length_on_what_their_host_learned(
     everything: list[Record], lines: list[str]
 ) -> None:
     """Of an extension the score at 1x does not count: its training has learned or not."""
-    [four] = [line for line in lines if line.startswith("- At 4x, on `rope`")]
-    assert "`rope_yarn` is highest: .80 (95 % " in four and "learned by 16 of 16 trainings" in four
-    assert "`rope` without an extension is at .20, and its difference to the first is -.60" in four
+    [four] = [line for line in lines if line.startswith("At 4x, on rope")]
+    assert "rope_yarn is highest: .80 (95 % " in four and "learned by 16 of 16 trainings" in four
+    assert "rope without an extension is at .20, and its difference to the first is -.60" in four
     assert "3 of 3 others are shown to differ from it." in four
     lost = [changed(each, LOST) if each.method.extension == "yarn" else each for each in everything]
     [_, hosted] = standings(lost)
     assert hosted.summary.loc["rope_yarn", "learned"] == 1
     [_, hosted] = found = standings(without(everything, "rope", "copy"))
     assert set(hosted.summary["tasks"]) == {3} and set(hosted.summary["learned"]) == {0.75}
-    assert (
-        "- No training of `rope` learned copy: [Extensions](leaderboard.md#extensions) says "
-        "nothing of extensions there." in said_of(found)
-    )
+    unknown = "No training of rope learned copy, so nothing is known of extensions there."
+    assert unknown in said_of(found)
 
 
 @pytest.mark.slow
@@ -376,19 +370,9 @@ def test_the_number_is_of_the_length_alone(everything: list[Record]) -> None:
     others = [each for each in everything if each.method.name != "rope_ntk"]
     lines = said([*others, *fading])
     [two], [eight] = (
-        [line for line in lines if line.startswith(f"- At {m}x, on `rope`")] for m in (2, 8)
+        [line for line in lines if line.startswith(f"At {m}x, on rope")] for m in (2, 8)
     )
-    assert "`rope_ntk` is highest: .90" in two and "`rope_yarn` is highest: .80" in eight
-
-
-@pytest.mark.slow
-def test_a_wider_model_is_compared_by_the_order_of_rows(everything: list[Record]) -> None:
-    where = {"seeds": (10, 11, 12), "protocol": "cpu_wide", "tasks": TASKS[:1] + TASKS[2:]}
-    turned = {row: 1 - level for row, level in LEVELS.items()}
-    for levels, value in ((LEVELS, "1.00"), (turned, "-1.00")):
-        lines = said([*everything, *runs(levels, **where)])  # type: ignore[arg-type]
-        [line] = [each for each in lines if each.startswith("- Under protocol cpu_wide")]
-        assert f"the order of 4 rows on 3 tasks has a rank correlation of {value} with " in line
+    assert "rope_ntk is highest: .90" in two and "rope_yarn is highest: .80" in eight
 
 
 @pytest.mark.slow
@@ -418,15 +402,15 @@ def test_what_was_not_learned_or_not_run_is_told(
     found = everything
     for row in LEVELS:
         found = without(found, row, "induction")
-    nobody = "No row of [Encodings](leaderboard.md#encodings) has learned induction, so"
-    assert nobody in "\n".join(said(found))
+    nobody = "No row has learned induction, so how far it reaches there is not known."
+    assert nobody in said(found)
     some = everything
     for row in ("rope", "nope", "alibi"):
         some = without(some, row, "induction")
-    assert "of [Encodings](leaderboard.md#encodings) learned induction (25 %)." in "\n".join(
-        said(some)
-    )
-    assert "- No row has been run of these parts of the board: “wider”." in lines
+    few = "Fewer than half of the trainings learned induction (25 %)."
+    assert few in said(some) and few not in lines and nobody not in lines
+    unrun = "No row has been run of these parts of the board: “wider”."
+    assert tables.about_board(board(), standings(everything))[-1] == unrun
 
 
 @pytest.mark.slow
@@ -455,9 +439,6 @@ def test_the_first_reference_gives_the_others_its_multiplications(
         ("alibi", "0 %", "0/4"),
         ("t5", "0 %", "0/4"),
     ]
-    counts = "counts its multiplications"
-    page = findings.page(asked, ranked)
-    assert page is not None and counts not in page.markdown()
     products = ranked[0].summary["multiplications"]
     assert products.drop("t5").to_dict() == {"rope": 1000, "nope": 1000, "alibi": 1200}
     older = [changed(found[0], {"training.multiplications": None}), *found[1:]]
@@ -465,8 +446,6 @@ def test_the_first_reference_gives_the_others_its_multiplications(
     # One training does not count them, so its row has no median beside those of the others.
     known = ranked[0].summary["multiplications"].notna()
     assert [*known.index[~known].difference(["t5"])] == [found[0].method.base]
-    page = findings.page(asked, ranked)
-    assert page is not None and counts in page.markdown()
     assert not list(tables.budget_parts(asked, ranked))
 
 
@@ -496,17 +475,3 @@ def test_zero_shot_rows_come_first_whichever_rows_were_run_first(
         for each in everything
     ]
     assert [each.kind for each in standings(found)] == ["zero-shot", "trained beyond", "zero-shot"]
-
-
-@pytest.mark.slow
-def test_the_page_stands_beside_the_board_and_is_made_again_as_it_is(
-    tmp_path: Path, everything: list[Record]
-) -> None:
-    save(tmp_path, *everything)
-    pages = [
-        generate(tmp_path, found, (), board()).pages["findings.md"]
-        for found in (files.records(tmp_path), files.records(tmp_path)[::-1])
-    ]
-    assert pages[0] == pages[1] and pages[0].startswith("# Findings")
-    nothing = generate(tmp_path, runs({"rope": 0.5}), (), board()).pages
-    assert "findings.md" not in nothing

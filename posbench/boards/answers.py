@@ -445,7 +445,13 @@ def filled(root: Path, name: str, facts: Facts) -> str:
         extensions=["jinja2.ext.do"],
     )
     environment.globals |= {"facts": facts, "code": code, "number": number, "holds": holds}
-    environment.globals |= {"decay": decay, "aliasing": aliasing, "drift": drift, "turn": turn, "turning": turning}
+    environment.globals |= {
+        "decay": decay,
+        "aliasing": aliasing,
+        "drift": drift,
+        "turn": turn,
+        "turning": turning,
+    }
     environment.globals |= {"with_base": with_base, "short_answers": short_answers}
     environment.filters["listed"] = listed
     text = environment.get_template(name).render()

@@ -17,10 +17,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from posbench.base.disk import read_bytes
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import complaint, printable
-from posbench.boards import findings
 from posbench.boards.measured_runs import under_one_protocol
 from posbench.boards.page import generate
 from posbench.boards.tables import LEARNED, REACHES, Term, latex, of_kind
@@ -53,13 +51,6 @@ def show(
     emit(f"learned: {learned.short}{of_trainings}\n")
     for note in notes:
         emit(printable(f"Note: {note}"))
-
-
-def _is_ours(path: Path) -> bool:
-    try:
-        return read_bytes(path).endswith(f"{findings.MADE}\n".encode())
-    except OSError:  # it is not there, or no file of ours
-        return False
 
 
 def main(arguments: list[str] | None = None, emit: Callable[[str], None] = print) -> int:
@@ -121,14 +112,11 @@ def _made(chosen: argparse.Namespace, emit: Callable[[str], None]) -> int:
     written = {chosen.folder / name: content.encode() for name, content in made.pages.items()}
     if chosen.latex is not None:
         written[chosen.latex] = latex(made.ranked, made.measured).encode()
-    # Findings of an earlier call that no longer apply are removed.
-    before = chosen.folder / findings.FILE
-    left_over = [before] if before not in written and _is_ours(before) else []
     again = (
         f"run `{COMMAND} {shlex.quote(str(chosen.folder))}` with the versions of constraints.txt, "
         "and commit the result"
     )
-    command_lines.write_or_check(written, chosen.check, again, left_over, within=chosen.folder)
+    command_lines.write_or_check(written, chosen.check, again, within=chosen.folder)
     if chosen.check:
         emit(f"{chosen.folder}: up to date{' with the others' if unreadable else ''}.")
         return 1 if unreadable else 0

@@ -16,7 +16,7 @@ from posbench.base.wording import agreeing, counted
 from posbench.boards import findings
 from posbench.boards.findings import FEW
 from posbench.boards.measured_runs import MULTIPLES, ROW, MeasuredRuns, MoreContext
-from posbench.boards.ranking import AT, RankedRows
+from posbench.boards.ranking import AT, RankedRows, unrun_parts
 from posbench.config.board import Board
 from posbench.showing.pages import Chapter
 from posbench.showing.table import NOTHING, Column, Line, Table, number, span, with_interval
@@ -369,25 +369,26 @@ def _beside_the_first(title: str, found: MoreContext) -> Chapter:
 # -- chapters, which every format shows ------------------------------------------------------------
 
 
-def board_part(board: Board, first: RankedRows) -> Chapter:
+def board_part(board: Board, found: Sequence[RankedRows]) -> Chapter:
     """What the board is, as it was written down, and what the rows of its first part learned."""
-    notes = [*fixed_before(board), *changes_of(board)]
-    return Chapter(f"Board {board.name}", [*notes, learned_by_task(first)])
+    notes = about_board(board, found)
+    return Chapter(f"Board {board.name}", [*notes, learned_by_task(found[0])])
 
 
-def fixed_before(board: Board) -> list[str]:
-    """What was fixed before the runs, a paragraph each."""
+def about_board(board: Board, found: Sequence[RankedRows]) -> list[str]:
+    """What was fixed before the runs, a paragraph each, what was mended after the first, and which
+    parts have no run.
+    """
+    unrun = [f"“{title}”" for title in unrun_parts(board, (each.part for each in found))]
+    parts = f"No row has been run of these parts of the board: {', '.join(unrun)}."
     lengths = ", ".join(f"{multiple:g}x" for multiple in board.multiples)
     tests = f"Tests are at {lengths} of the positions of the longest training sequence. "
     return [
         *(" ".join(paragraph.split()) for paragraph in board.about.split("\n\n") if paragraph),
         f"{tests if lengths else ''}Definition {board.hash[:8]}, protocol {board.protocol}.",
+        *(f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes),
+        *([parts] if unrun else []),
     ]
-
-
-def changes_of(board: Board) -> list[str]:
-    """What was mended after the first run."""
-    return [f"{change.date}: {change.why} (before: {change.of[:8]})" for change in board.changes]
 
 
 def ranked(board: Board, standing: RankedRows, measured: MeasuredRuns, own: str = "") -> Chapter:

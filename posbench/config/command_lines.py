@@ -139,7 +139,6 @@ def write_or_check(
     contents: Mapping[Path, bytes],
     check: bool,
     again: str,
-    left_over: Sequence[Path] = (),
     shown: Callable[[Path], str] = str,
     within: Path | None = None,
 ) -> None:
@@ -149,18 +148,15 @@ def write_or_check(
         contents: of the files
         check: write nothing
         again: says in the sentence of the error how the files are written again
-        left_over: files of an earlier call, which go
         shown: how a path is called
         within: the folder that the files are in, which may be of somebody else
     """
     if not check:
         for path, content in contents.items():
             write_whole(path, content, within)
-        for path in left_over:
-            path.unlink()
         return
     changed = [path for path, content in contents.items() if not _holds(path, content)]
-    if names := ", ".join(map(shown, [*changed, *left_over])):
+    if names := ", ".join(map(shown, changed)):
         raise PosbenchError(f"regenerating changes {names}: {again}")
 
 

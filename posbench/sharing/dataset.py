@@ -23,7 +23,7 @@ import yaml  # type: ignore[import-untyped]
 from posbench.base.disk import read_bytes, write_whole
 from posbench.base.errors import PosbenchError
 from posbench.base.wording import agreeing, counted
-from posbench.boards import findings, opening
+from posbench.boards import opening
 from posbench.boards.measured_runs import MeasuredRuns, lengths_frame, runs_frame
 from posbench.boards.page import ABOUT, LARGEST, generate
 from posbench.config.board import board_of
@@ -226,8 +226,8 @@ def write_site(held: files.Folder, source: Path, folder: Path) -> list[Path]:
         made = generate(Path(alone), held.records, held.audits, board_of(source))
     pages = {**made.pages, "README.md": SPACE}
     pages["index.html"] = pages.pop("leaderboard.html")
-    for name in {findings.FILE, opening.FILE} - pages.keys():  # of other records, from before
-        (folder / name).unlink(missing_ok=True)
+    if opening.FILE not in pages:  # of other records, from before
+        (folder / opening.FILE).unlink(missing_ok=True)
     for name, text in pages.items():
         write_whole(folder / name, text)
     return [folder / name for name in pages]
